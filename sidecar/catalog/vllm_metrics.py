@@ -1,0 +1,80 @@
+"""What vLLM calls its metrics: canonical role -> every name a release has given it.
+
+Names are written bare; a server's prefix (``NAMINGS``) and a counter's ``_total`` are resolved apart.
+Spans are of vLLM releases 0.2.0 to 0.33.0. Names are matched whole: suffixes look alike
+(``kv_offload_cpu_cache_usage_perc``, ``request_num_preemptions``) and guessing is a trap.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+NAMINGS = ("vllm:", "vllm_", "ray_vllm:", "ray_vllm_", "")
+"""Prefixes seen: prometheus_client, its OpenMetrics form, Ray Serve (two eras), and stripped."""
+
+
+class Shape(StrEnum):
+    """How the samples of a role are read."""
+
+    GAUGE = "gauge"
+    RATIO = "ratio"  # a gauge of which the greatest, not the sum, speaks for several series
+    COUNTER = "counter"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """One meaning. ``names``: newest first; the first one present is used, they are never added."""
+
+    role: str
+    shape: Shape
+    names: tuple[str, ...]
+
+
+KV_USAGE = "kv_cache_usage"
+RUNNING = "requests_running"
+WAITING = "requests_waiting"
+SWAPPED = "requests_swapped"
+PREEMPTIONS = "preemptions"
+PROMPT_TOKENS = "prompt_tokens"
+GENERATION_TOKENS = "generation_tokens"
+FINISHED = "requests_finished"
+REJECTED = "admission_rejections"
+TTFT = "ttft"
+INTER_TOKEN = "inter_token"
+E2E = "e2e"
+QUEUE = "queue"
+
+ROLES: tuple[Role, ...] = (
+    Role(KV_USAGE, Shape.RATIO, ("kv_cache_usage_perc", "gpu_cache_usage_perc")),
+    Role(RUNNING, Shape.GAUGE, ("num_requests_running",)),
+    Role(WAITING, Shape.GAUGE, ("num_requests_waiting",)),
+    Role(SWAPPED, Shape.GAUGE, ("num_requests_swapped",)),
+    Role(PREEMPTIONS, Shape.COUNTER, ("num_preemptions",)),
+    Role(PROMPT_TOKENS, Shape.COUNTER, ("prompt_tokens",)),
+    Role(GENERATION_TOKENS, Shape.COUNTER, ("generation_tokens",)),
+    Role(FINISHED, Shape.COUNTER, ("request_success",)),
+    Role(REJECTED, Shape.COUNTER, ("admission_rejections",)),
+    Role(TTFT, Shape.HISTOGRAM, ("time_to_first_token_seconds",)),
+    Role(
+        INTER_TOKEN,
+        Shape.HISTOGRAM,
+        ("inter_token_latency_seconds", "time_per_output_token_seconds"),
+    ),
+    Role(E2E, Shape.HISTOGRAM, ("e2e_request_latency_seconds",)),
+    Role(QUEUE, Shape.HISTOGRAM, ("request_queue_time_seconds", "time_in_queue_requests")),
+)
+
+CONFIG_INFO = "cache_config_info"
+SLEEP_STATE = "engine_sleep_state"
+PROCESS_START = "process_start_time_seconds"
+
+CONFIG_KEYS = (
+    "block_size",
+    "cache_dtype",
+    "enable_prefix_caching",
+    "gpu_memory_utilization",
+    "kv_cache_max_concurrency",
+    "kv_cache_size_tokens",
+    "num_gpu_blocks",
+)
+"""The labels of ``cache_config_info`` that are kept; the label set itself changes every release."""

@@ -1,0 +1,1 @@
+"""Judgements in, what is shown over many windows out: episodes, latency."""

@@ -1,0 +1,1 @@
+"""Reports on their way out: metrics, HTTP, JSON."""

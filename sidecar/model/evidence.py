@@ -1,0 +1,36 @@
+"""Something that happened, and speaks for a cause."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sidecar.model.samples import Instant
+from sidecar.model.vocabulary import Cause, Confidence, Kind, Phase, Source
+
+
+class Weight(StrEnum):
+    """What a piece of evidence may decide.
+
+    ``root`` names its cause by itself; ``consequence`` names it only while no root of the same
+    incident is known (a dead engine after a kernel kill is no second failure); ``support``
+    decides nothing and is shown beside the others.
+    """
+
+    ROOT = "root"
+    CONSEQUENCE = "consequence"
+    SUPPORT = "support"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One observation that speaks for ``cause``. ``signal`` is a closed-set name."""
+
+    cause: Cause
+    kind: Kind
+    source: Source
+    signal: str
+    at: Instant
+    weight: Weight = Weight.ROOT
+    confidence: Confidence = Confidence.CONFIRMED
+    phase: Phase = Phase.UNKNOWN
+    amount: float = 1.0
+    engine: str | None = None

@@ -1,0 +1,187 @@
+"""What each source can know, after parsing. No reading holds request text, paths of users or keys."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sidecar.model.vocabulary import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Cumulative bucket counts by upper bound (seconds or tokens; ``inf`` is the last)."""
+
+    buckets: tuple[tuple[float, float], ...]
+    count: float
+    total: float
+
+
+@dataclass(frozen=True, slots=True)
+class EngineReading:
+    """The values one engine shows, by canonical role (see ``catalog.vllm_metrics``)."""
+
+    values: Mapping[str, float]
+    histograms: Mapping[str, Histogram] = field(default_factory=dict)
+    outcomes: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsReading:
+    """One exposition of vLLM, resolved to roles.
+
+    ``naming`` is the prefix this server uses, None if no vLLM series was recognised.
+    ``found`` holds the roles that this exposition offers; a role not in it is *not found*, never 0.
+    ``idle_v0`` marks a V0 server before its first request, which shows its configuration only.
+    ``epoch`` are marks that change when the server restarts: process start and ``_created`` times.
+    """
+
+    naming: str | None
+    found: frozenset[str]
+    engines: Mapping[str, EngineReading]
+    idle_v0: bool = False
+    generation: str | None = None
+    epoch: Mapping[str, float] = field(default_factory=dict)
+    info: Mapping[str, str] = field(default_factory=dict)
+    sleeping: bool = False
+    samples: int = 0
+    series_seen: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HealthReading:
+    """The status code of the health endpoint."""
+
+    status: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogEvent:
+    """A line of vLLM's log that matched a signature: its id and numbers, never its text.
+
+    ``at_monotonic``/``at_unix`` are the arrival of the line; ``origin`` is the process that wrote
+    it, as a closed word (``api_server``, ``engine``, ``worker``, ``unknown``).
+    """
+
+    signature: str
+    at_monotonic: float
+    at_unix: float
+    origin: str = "unknown"
+    amount: float = 1.0
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LogReading:
+    """What arrived in the log since the last sample."""
+
+    events: tuple[LogEvent, ...] = ()
+    lines: int = 0
+    bytes: int = 0
+    lag_bytes: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelKill:
+    """One kill by the kernel's OOM killer.
+
+    ``kind`` is ``cgroup`` (a memory limit was hit) or ``system`` (the host ran out).
+    ``limit_cgroup`` owns the limit, ``victim_cgroup`` holds the victim; ``comm`` is cut to 15
+    characters by the kernel; ``pid`` is of the host's pid namespace.
+    """
+
+    at_monotonic: float
+    at_unix: float
+    kind: Kind
+    pid: int | None = None
+    comm: str | None = None
+    limit_cgroup: str | None = None
+    victim_cgroup: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KernelReading:
+    """Kills read from the kernel log since the last sample; ``lost`` records were overwritten."""
+
+    kills: tuple[KernelKill, ...] = ()
+    lost: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CgroupReading:
+    """Memory control group of the server (Linux ``cgroup-v2.rst``; v1 ``memory.rst``).
+
+    ``events`` are hierarchical counters; v1 offers ``oom_kill`` and, as ``max``, its failcnt.
+    ``identity`` changes when the directory was removed and made anew (counters restart at 0).
+    Bytes throughout; ``limit`` None means unlimited. ``gone`` means the directory is not there.
+    """
+
+    version: int
+    path: str
+    gone: bool = False
+    identity: int | None = None
+    events: Mapping[str, int] = field(default_factory=dict)
+    local_events: Mapping[str, int] | None = None
+    current: int | None = None
+    limit: int | None = None
+    peak: int | None = None
+    pressure: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuProcess:
+    """A process with memory on a GPU; ``used`` None when the driver does not say."""
+
+    pid: int
+    used: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU by NVML. Bytes; ``utilization`` 0 to 1. None where the driver does not say."""
+
+    index: int
+    uuid: str
+    name: str
+    total: int | None
+    used: int | None
+    free: int | None
+    reserved: int | None
+    utilization: float | None
+    processes: tuple[GpuProcess, ...] | None
+    mig: bool = False
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NvmlReading:
+    """All GPUs that are watched."""
+
+    driver: str
+    gpus: tuple[Gpu, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process of the server's tree; ``rss`` in bytes, None if not readable."""
+
+    pid: int
+    comm: str
+    rss: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessReading:
+    """The server's process tree; empty when none of its processes lives."""
+
+    processes: tuple[Process, ...]
+
+
+Reading = (
+    MetricsReading
+    | HealthReading
+    | LogReading
+    | KernelReading
+    | CgroupReading
+    | NvmlReading
+    | ProcessReading
+)

@@ -1,0 +1,84 @@
+"""Everything that is published after one tick. Replaced whole, never changed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sidecar.model.readings import CgroupReading, NvmlReading
+from sidecar.model.samples import Instant
+from sidecar.model.vocabulary import Cause, Fault, ServerState, Severity, Source, Verdict
+from sidecar.model.window import CauseFound, Judgement
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatus:
+    """The health of one source: kept apart from what it read.
+
+    ``configured`` false: nobody asked for it, or this machine has no such thing.
+    """
+
+    configured: bool = False
+    up: bool = False
+    last_fault: Fault | None = None
+    last_at: Instant | None = None
+    duration_s: float | None = None
+    errors: Mapping[Fault, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ClockStatus:
+    """The clock about itself."""
+
+    ticks: int = 0
+    missed: int = 0
+    lateness_s: float = 0.0
+    skew_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LogStatus:
+    """Volume of vLLM's log since start."""
+
+    lines: int = 0
+    bytes: int = 0
+    lag_bytes: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceKey:
+    """One row of the closed set of evidence."""
+
+    cause: Cause
+    source: Source
+    signal: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The state of knowledge after one tick.
+
+    ``urgent``: failures and OOMs of the window that is still open; they show at once.
+    ``verdict``: the last closed window's, or that of ``urgent`` if there is any.
+    ``alerts``: the severity of each cause's running episode; absent when it has none.
+    ``last_evidence``: unix time of the last evidence for each cause.
+    """
+
+    at: Instant
+    verdict: Verdict
+    state: ServerState
+    state_since: Instant
+    last_window: Judgement | None
+    urgent: tuple[CauseFound, ...]
+    windows_total: Mapping[Verdict, int]
+    evidence_total: Mapping[EvidenceKey, float]
+    last_evidence: Mapping[Cause, float]
+    alerts: Mapping[Cause, Severity]
+    observable: Mapping[Cause, bool]
+    sources: Mapping[Source, SourceStatus]
+    clock: ClockStatus
+    log: LogStatus
+    found: frozenset[str]
+    info: Mapping[str, str] = field(default_factory=dict)
+    nvml: NvmlReading | None = None
+    cgroup: CgroupReading | None = None
+    series_dropped: int = 0

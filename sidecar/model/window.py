@@ -1,0 +1,102 @@
+"""One interval of time, everything that was seen in it, and what it is judged to be."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sidecar.model.evidence import Evidence
+from sidecar.model.readings import Histogram
+from sidecar.model.vocabulary import (
+    Cause,
+    Confidence,
+    Fault,
+    Kind,
+    Phase,
+    ServerState,
+    Severity,
+    Source,
+    Verdict,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Least, mean and greatest of a gauge over the window's samples."""
+
+    least: float
+    mean: float
+    greatest: float
+    last: float
+
+
+@dataclass(frozen=True, slots=True)
+class EngineWindow:
+    """One engine over a window. A role that was not found is absent, never 0.
+
+    ``deltas``: rises of counters, never negative, across restarts counted from zero.
+    ``gauges``: spread of gauges. ``histograms``: rises of cumulative histograms.
+    """
+
+    deltas: Mapping[str, float] = field(default_factory=dict)
+    gauges: Mapping[str, Spread] = field(default_factory=dict)
+    histograms: Mapping[str, Histogram] = field(default_factory=dict)
+    outcomes: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceWindow:
+    """How one source fared in a window."""
+
+    readings: int = 0
+    faults: Mapping[Fault, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """All that was seen in ``(start, end]`` (unix seconds), before it is judged.
+
+    ``stalled_s``: how long, up to the window's end, work waited or ran while no token moved.
+    ``served``: the server answered with usable metrics at least once.
+    ``down``: it was seen not to answer after its last answer.
+    ``blind``: it answered, but shows no vLLM series that we know.
+    ``survived``: it was seen serving after the last failure evidence of the window.
+    """
+
+    start: float
+    end: float
+    partial: bool
+    state: ServerState
+    phase: Phase
+    engines: Mapping[str, EngineWindow]
+    evidence: tuple[Evidence, ...]
+    sources: Mapping[Source, SourceWindow]
+    found: frozenset[str]
+    served: bool = False
+    down: bool = False
+    blind: bool = False
+    survived: bool = False
+    stalled_s: float = 0.0
+    restarted: bool = False
+    naming_generation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CauseFound:
+    """One cause of a window, with the evidence for it."""
+
+    cause: Cause
+    kind: Kind
+    phase: Phase
+    confidence: Confidence
+    severity: Severity
+    evidence: tuple[Evidence, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdict of a closed window."""
+
+    window: Window
+    verdict: Verdict
+    severity: Severity | None
+    causes: tuple[CauseFound, ...]
+    observable: Mapping[Cause, bool]

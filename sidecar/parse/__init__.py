@@ -1,0 +1,1 @@
+"""Text of the outside world in, readings out. Pure; bad text is a ``ValueError``, nothing else."""
