@@ -43,6 +43,7 @@ TTFT = "ttft"
 INTER_TOKEN = "inter_token"
 E2E = "e2e"
 QUEUE = "queue"
+ITERATIONS = "engine_iterations"
 
 ROLES: tuple[Role, ...] = (
     Role(KV_USAGE, Shape.RATIO, ("kv_cache_usage_perc", "gpu_cache_usage_perc")),
@@ -62,6 +63,7 @@ ROLES: tuple[Role, ...] = (
     ),
     Role(E2E, Shape.HISTOGRAM, ("e2e_request_latency_seconds",)),
     Role(QUEUE, Shape.HISTOGRAM, ("request_queue_time_seconds", "time_in_queue_requests")),
+    Role(ITERATIONS, Shape.HISTOGRAM, ("iteration_tokens_total",)),
 )
 
 CONFIG_INFO = "cache_config_info"

@@ -44,9 +44,13 @@ class EngineWindow:
 
 @dataclass(frozen=True, slots=True)
 class SourceWindow:
-    """How one source fared in a window."""
+    """How one source fared in a window.
+
+    ``wanted``: it was asked for by name, or has worked before; its failure then hides causes.
+    """
 
     readings: int = 0
+    wanted: bool = False
     faults: Mapping[Fault, int] = field(default_factory=dict)
 
 
@@ -58,7 +62,9 @@ class Window:
     ``served``: the server answered with usable metrics at least once.
     ``down``: it was seen not to answer after its last answer.
     ``blind``: it answered, but shows no vLLM series that we know.
+    ``idle_v0``: it is a V0 server before its first request, whose counters do not exist yet.
     ``survived``: it was seen serving after the last failure evidence of the window.
+    ``info``: the server's configuration as last shown in the window (closed set of keys).
     """
 
     start: float
@@ -73,10 +79,12 @@ class Window:
     served: bool = False
     down: bool = False
     blind: bool = False
+    idle_v0: bool = False
     survived: bool = False
     stalled_s: float = 0.0
     restarted: bool = False
     naming_generation: str | None = None
+    info: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,200 @@
+"""Wiring and lifetime of the daemon: knows every part, contains no logic.
+
+Started in order, stopped in reverse: HTTP listens first (not ready yet) and stops last, so that the
+final state can be scraped.
+"""
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sidecar.catalog.evidence import EVIDENCE
+from sidecar.classify.policy import Policy
+from sidecar.clock import ClockLike
+from sidecar.config import Settings, split_listen
+from sidecar.export.http import HttpServer, Views
+from sidecar.export.metrics import Exposition
+from sidecar.model.report import Report
+from sidecar.model.samples import Tick
+from sidecar.model.vocabulary import Source
+from sidecar.model.window import Judgement
+from sidecar.parse.resolve import ExpositionReader
+from sidecar.pipeline import Pipeline, Step
+from sidecar.sources.base import SourceLike
+from sidecar.sources.cgroup import CgroupSource
+from sidecar.sources.kernel_log import KernelLogSource
+from sidecar.sources.nvml import NvmlSource
+from sidecar.sources.process import ProcessSource
+from sidecar.sources.vllm_health import VllmHealthSource
+from sidecar.sources.vllm_log import VllmLogSource
+from sidecar.sources.vllm_metrics import VllmMetricsSource
+from sidecar.ticker import Ticker
+
+SCRAPE_LIMIT_S = 5.0
+"""Seconds for one answer of vLLM. Scrapes of 1.5 to 4.8 s were seen on starved servers, so a limit
+below the interval would take a slow server for a dead one."""
+READ_LIMIT_S = 2.0
+KEPT_WINDOWS = 1000
+LATE_INTERVALS = 3
+OPEN_LIMIT_S = 2.0
+
+
+@dataclass(slots=True)
+class Board:
+    """The latest report and the last windows: what the HTTP server may look at."""
+
+    clock: ClockLike
+    interval_s: float
+    report: Report | None = None
+    windows: deque[Judgement] = field(default_factory=lambda: deque(maxlen=KEPT_WINDOWS))
+    last_tick: float | None = None
+
+    def post(self, step: Step) -> None:
+        """Replace what is shown."""
+        self.report = step.report
+        self.windows.extend(step.closed)
+        self.last_tick = self.clock.now().monotonic
+
+    def is_alive(self) -> bool:
+        """Whether the last tick is young enough."""
+        if self.last_tick is None:
+            return False
+        return self.clock.now().monotonic - self.last_tick < LATE_INTERVALS * self.interval_s
+
+
+def build_sources(settings: Settings, clock: ClockLike) -> tuple[SourceLike, ...]:
+    """Every source that the settings ask for. The order is the order of reports."""
+    process = ProcessSource(
+        clock,
+        limit_s=READ_LIMIT_S,
+        pid=None if settings.pid == "auto" else settings.pid,
+        port=port_of(settings.target),
+    )
+    sources: list[SourceLike] = [
+        VllmMetricsSource(
+            clock,
+            settings.target + settings.metrics_path,
+            ExpositionReader(max_engines=settings.max_engines).read,
+            limit_s=SCRAPE_LIMIT_S,
+            token_file=settings.target_token_file,
+            ca_file=settings.target_ca_file,
+        ),
+        VllmHealthSource(
+            clock,
+            settings.target + settings.health_path,
+            limit_s=SCRAPE_LIMIT_S,
+            token_file=settings.target_token_file,
+            ca_file=settings.target_ca_file,
+        ),
+        process,
+    ]
+    if settings.log:
+        sources.append(VllmLogSource(clock, [Path(spec) for spec in settings.log]))
+    if settings.cgroup != "off":
+        explicit = None if settings.cgroup == "auto" else Path(settings.cgroup)
+        sources.append(
+            CgroupSource(clock, limit_s=READ_LIMIT_S, path=explicit, pid=process.leader)
+        )
+    if settings.kernel_log != "off":
+        path = "/dev/kmsg" if settings.kernel_log == "auto" else settings.kernel_log
+        sources.append(KernelLogSource(clock, path=Path(path)))
+    if settings.gpu != "off":
+        sources.append(NvmlSource(clock, limit_s=READ_LIMIT_S, indexes=settings.gpu_indexes))
+    return tuple(sources)
+
+
+def port_of(target: str) -> int:
+    """The port of the target's address."""
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(target)
+    return parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def asked_for(settings: Settings) -> frozenset[Source]:
+    """The sources that were asked for by name: their failure leaves a window ``unknown``."""
+    asked = {Source.VLLM_METRICS, Source.VLLM_HEALTH}
+    if settings.log:
+        asked.add(Source.VLLM_LOG)
+    for source, value in (
+        (Source.CGROUP, settings.cgroup),
+        (Source.KERNEL_LOG, settings.kernel_log),
+        (Source.NVML, settings.gpu),
+    ):
+        if value not in {"auto", "off"}:
+            asked.add(source)
+    return frozenset(asked)
+
+
+async def run(
+    settings: Settings,
+    clock: ClockLike,
+    stop: asyncio.Event,
+    *,
+    listening: Callable[[str, int], None] = lambda _host, _port: None,
+    observe: Callable[[Step], None] = lambda _step: None,
+) -> None:
+    """Run the daemon until ``stop`` is set.
+
+    ``listening`` is told where the HTTP server listens; ``observe`` is shown every step.
+
+    Raises:
+        ConfigError: the listen address cannot be had.
+    """
+    board = Board(clock=clock, interval_s=settings.interval)
+    pipeline = Pipeline(
+        window_s=settings.window,
+        policy=Policy(max_preemptions_per_request=settings.max_preemptions_per_request),
+        configured=asked_for(settings),
+    )
+
+    def consume(tick: Tick) -> None:
+        step = pipeline.step(tick)
+        board.post(step)
+        observe(step)
+
+    server = HttpServer(
+        Views(report=lambda: board.report, windows=lambda: tuple(board.windows), alive=board.is_alive),
+        Exposition(EVIDENCE, max_engines=settings.max_engines),
+    )
+    async with AsyncExitStack() as stack:
+        host, port = split_listen(settings.listen)
+        port = await server.start(host, port)
+        stack.push_async_callback(server.stop, 0.5)
+        listening(host, port)
+        sources = build_sources(settings, clock)
+        for source in sources:
+            stack.push_async_callback(close_within, source)
+        await open_all(sources)
+        await Ticker(
+            clock=clock, interval_s=settings.interval, sources=sources, consume=consume, stop=stop
+        ).run()
+
+
+async def open_all(sources: tuple[SourceLike, ...]) -> None:
+    """Open every source at once; one that hangs is sampled all the same, and says so then."""
+    async with asyncio.TaskGroup() as group:
+        for source in sources:
+            group.create_task(open_within(source), name=f"open {source.name}")
+
+
+async def open_within(source: SourceLike) -> None:
+    """Open one source within the limit."""
+    try:
+        async with asyncio.timeout(OPEN_LIMIT_S):
+            await source.open()
+    except TimeoutError:
+        return
+
+
+async def close_within(source: SourceLike) -> None:
+    """Close one source within the limit, whatever it hangs on."""
+    try:
+        async with asyncio.timeout(0.5):
+            await source.close()
+    except TimeoutError:
+        return

@@ -1,0 +1,116 @@
+"""Two expositions of one server -> how much each counter rose between them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sidecar.catalog.vllm_metrics import ROLES, Shape
+from sidecar.model.readings import Histogram, MetricsReading
+from sidecar.model.window import EngineWindow
+
+COUNTERS = frozenset(role.role for role in ROLES if role.shape is Shape.COUNTER)
+
+
+@dataclass(frozen=True, slots=True)
+class Rise:
+    """What rose between two readings. ``restarted``: the counters began anew in between."""
+
+    engines: Mapping[str, EngineWindow]
+    restarted: bool = False
+
+
+@dataclass(slots=True)
+class Counters:
+    """The last known value of every counter of one server, kept over gaps and vanished series.
+
+    A counter that appears after the first reading rose from zero: V0 shows none of them before its
+    first request, and an engine that appears late has just started.
+    """
+
+    epoch: dict[str, float] = field(default_factory=dict)
+    values: dict[tuple[str, str], float] = field(default_factory=dict)
+    outcomes: dict[tuple[str, str], float] = field(default_factory=dict)
+    histograms: dict[tuple[str, str], Histogram] = field(default_factory=dict)
+    started: bool = False
+
+    def advance(self, reading: MetricsReading) -> Rise:
+        """Take in a reading; the first one is the baseline and shows no rise."""
+        if reading.naming is None:
+            return Rise({})
+        restarted = self.started and self.began_anew(reading)
+        if restarted:
+            self.values.clear()
+            self.outcomes.clear()
+            self.histograms.clear()
+        rises = {
+            engine: EngineWindow(
+                deltas={
+                    role: max(0.0, value - self.values.get((engine, role), 0.0))
+                    for role, value in seen.values.items()
+                    if role in COUNTERS
+                },
+                outcomes={
+                    reason: max(0.0, value - self.outcomes.get((engine, reason), 0.0))
+                    for reason, value in seen.outcomes.items()
+                },
+                histograms={
+                    role: subtract(now, self.histograms.get((engine, role)))
+                    for role, now in seen.histograms.items()
+                },
+            )
+            for engine, seen in reading.engines.items()
+        }
+        first = not self.started
+        self.remember(reading)
+        return Rise({} if first else rises, restarted)
+
+    def began_anew(self, reading: MetricsReading) -> bool:
+        """Whether the server restarted: another start mark, or a counter that fell."""
+        if any(self.epoch.get(mark, at) != at for mark, at in reading.epoch.items()):
+            return True
+        return any(
+            value < self.values.get((engine, role), 0.0)
+            for engine, seen in reading.engines.items()
+            for role, value in seen.values.items()
+            if role in COUNTERS
+        )
+
+    def remember(self, reading: MetricsReading) -> None:
+        """Keep the reading's values as the next one's baseline."""
+        self.started = True
+        self.epoch = dict(reading.epoch)
+        for engine, seen in reading.engines.items():
+            for role, value in seen.values.items():
+                if role in COUNTERS:
+                    self.values[engine, role] = value
+            for reason, value in seen.outcomes.items():
+                self.outcomes[engine, reason] = value
+            for role, histogram in seen.histograms.items():
+                self.histograms[engine, role] = histogram
+
+
+def subtract(now: Histogram, before: Histogram | None) -> Histogram:
+    """The observations between two readings; from zero where the bounds changed or fell."""
+    if before is None or now.count < before.count:
+        return now
+    earlier = dict(before.buckets)
+    if earlier.keys() != dict(now.buckets).keys():
+        return now
+    return Histogram(
+        buckets=tuple((bound, max(0.0, n - earlier[bound])) for bound, n in now.buckets),
+        count=now.count - before.count,
+        total=max(0.0, now.total - before.total),
+    )
+
+
+def add(first: Histogram | None, second: Histogram) -> Histogram:
+    """The observations of two spans of time together."""
+    if first is None or [b for b, _ in first.buckets] != [b for b, _ in second.buckets]:
+        return second
+    return Histogram(
+        buckets=tuple(
+            (bound, n + m)
+            for (bound, n), (_, m) in zip(first.buckets, second.buckets, strict=True)
+        ),
+        count=first.count + second.count,
+        total=first.total + second.total,
+    )

@@ -1,0 +1,169 @@
+"""The window that is open: samples and evidence go in, a frozen ``Window`` comes out at its end."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sidecar.assemble.counters import COUNTERS, Rise, add
+from sidecar.assemble.progress import has_work
+from sidecar.assemble.spread import Gauge
+from sidecar.model.evidence import Evidence
+from sidecar.model.readings import Histogram, MetricsReading
+from sidecar.model.samples import Instant, Sample
+from sidecar.model.vocabulary import Fault, Phase, ServerState, Source
+from sidecar.model.window import EngineWindow, SourceWindow, Window
+
+MAX_EVIDENCE = 1000
+"""Pieces of evidence kept per window; incidents deduplicate, so a real window holds a few."""
+SURVIVED_S = 1.0
+"""An answer so many seconds after the last evidence shows that the server lived through it."""
+
+
+@dataclass(slots=True)
+class EngineSpan:
+    """One engine's part of the open window."""
+
+    deltas: dict[str, float] = field(default_factory=dict)
+    gauges: dict[str, Gauge] = field(default_factory=dict)
+    histograms: dict[str, Histogram] = field(default_factory=dict)
+    outcomes: dict[str, float] = field(default_factory=dict)
+
+    def add_rise(self, rise: EngineWindow) -> None:
+        """Add what rose between two readings."""
+        for role, value in rise.deltas.items():
+            self.deltas[role] = self.deltas.get(role, 0.0) + value
+        for reason, value in rise.outcomes.items():
+            self.outcomes[reason] = self.outcomes.get(reason, 0.0) + value
+        for role, histogram in rise.histograms.items():
+            self.histograms[role] = add(self.histograms.get(role), histogram)
+
+    def add_gauges(self, values: Mapping[str, float]) -> None:
+        """Add the gauges of one reading."""
+        for role, value in values.items():
+            if role in COUNTERS:
+                continue
+            if role in self.gauges:
+                self.gauges[role].add(value)
+            else:
+                self.gauges[role] = Gauge.of(value)
+
+    def close(self) -> EngineWindow:
+        """The engine over the whole window."""
+        return EngineWindow(
+            deltas=dict(self.deltas),
+            gauges={role: gauge.spread() for role, gauge in self.gauges.items()},
+            histograms=dict(self.histograms),
+            outcomes=dict(self.outcomes),
+        )
+
+
+@dataclass(slots=True)
+class OpenWindow:
+    """What has been seen so far of the window that ends at ``end`` (unix seconds)."""
+
+    start: float
+    end: float
+    partial: bool = False
+    engines: dict[str, EngineSpan] = field(default_factory=dict)
+    evidence: list[Evidence] = field(default_factory=list)
+    readings: Counter[Source] = field(default_factory=Counter)
+    faults: dict[Source, Counter[Fault]] = field(default_factory=dict)
+    found: set[str] = field(default_factory=set)
+    last_usable: Instant | None = None
+    last_answer: Instant | None = None
+    last_token: Instant | None = None
+    has_work: bool = False
+    last_refusal: Instant | None = None
+    blind: bool = False
+    idle_v0: bool = False
+    restarted: bool = False
+    lost_process: bool = False
+    generation: str | None = None
+    info: Mapping[str, str] = field(default_factory=dict)
+    phase: Phase = Phase.UNKNOWN
+
+    def count(self, sample: Sample) -> None:
+        """Count a sample, whatever it says."""
+        if sample.fault is None:
+            self.readings[sample.source] += 1
+        else:
+            self.faults.setdefault(sample.source, Counter())[sample.fault] += 1
+
+    def add_reading(self, reading: MetricsReading, rise: Rise, at: Instant) -> None:
+        """Add one exposition and what rose since the one before."""
+        self.last_answer = at
+        if reading.naming is None:
+            self.blind = True
+            return
+        self.last_usable = at
+        self.idle_v0 = reading.idle_v0
+        self.info = reading.info
+        self.found |= reading.found
+        self.generation = reading.generation or self.generation
+        self.restarted |= rise.restarted
+        self.has_work = any(has_work(seen) for seen in reading.engines.values())
+        for engine, seen in reading.engines.items():
+            self.engines.setdefault(engine, EngineSpan()).add_gauges(seen.values)
+        for engine, risen in rise.engines.items():
+            self.engines.setdefault(engine, EngineSpan()).add_rise(risen)
+
+    def add_evidence(self, evidence: Evidence) -> None:
+        """Add one piece of evidence."""
+        if len(self.evidence) < MAX_EVIDENCE:
+            self.evidence.append(evidence)
+
+    def survived(self) -> bool:
+        """Whether the server was seen to live after all failure evidence of this window.
+
+        With work at hand only tokens prove it: V0 goes on answering, frozen, for up to 10 s after
+        its engine died.
+        """
+        if not self.evidence or self.lost_process:
+            return False
+        last = max(evidence.at.monotonic for evidence in self.evidence)
+        if self.last_refusal is not None and self.last_refusal.monotonic >= last:
+            return False
+        sign = self.last_token if self.has_work else self.last_answer
+        return sign is not None and sign.monotonic - last >= SURVIVED_S
+
+    def close(
+        self,
+        *,
+        state: ServerState,
+        phase: Phase,
+        stalled_s: float,
+        wanted: frozenset[Source] = frozenset(),
+        extra: tuple[Evidence, ...] = (),
+    ) -> Window:
+        """The window as it is judged. ``extra``: the root of what could not be explained in it."""
+        sources = self.readings.keys() | self.faults.keys()
+        down = self.last_refusal is not None and (
+            self.last_answer is None or self.last_refusal > self.last_answer
+        )
+        return Window(
+            start=self.start,
+            end=self.end,
+            partial=self.partial,
+            state=state,
+            phase=phase,
+            engines={engine: self.engines[engine].close() for engine in sorted(self.engines)},
+            evidence=(*self.evidence, *extra),
+            sources={
+                source: SourceWindow(
+                    readings=self.readings[source],
+                    wanted=source in wanted,
+                    faults=dict(self.faults.get(source, Counter())),
+                )
+                for source in sorted(sources)
+            },
+            found=frozenset(self.found),
+            served=self.last_usable is not None,
+            down=down,
+            blind=self.blind and self.last_usable is None,
+            idle_v0=self.idle_v0,
+            survived=self.survived(),
+            stalled_s=stalled_s,
+            restarted=self.restarted,
+            naming_generation=self.generation,
+            info=self.info,
+        )

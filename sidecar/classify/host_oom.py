@@ -1,0 +1,28 @@
+"""The kernel or a user-space killer took a process, or refused memory, for want of host memory."""
+
+from sidecar.classify.memory import by_kind, roots_of
+from sidecar.model.evidence import Evidence
+from sidecar.model.vocabulary import Cause, Kind, Severity, Source
+from sidecar.model.window import CauseFound, Window
+
+
+def find_host_oom(window: Window) -> tuple[CauseFound, ...]:
+    """The cause, once for each kind. A kill that the server survived is a warning."""
+    roots = roots_of(Cause.HOST_OOM, window.evidence)
+    recorded = {e.kind for e in roots if e.source is Source.KERNEL_LOG}
+
+    def kind_of(evidence: Evidence) -> Kind:
+        # A cgroup counts kills of its processes by any OOM killer; whose limit it was, only the
+        # kernel's record tells (cgroup-v2.rst, memory.events oom_kill).
+        if evidence.source is Source.CGROUP and recorded == {Kind.SYSTEM}:
+            return Kind.SYSTEM
+        return evidence.kind
+
+    severity = Severity.WARNING if window.survived else Severity.CRITICAL
+    return by_kind(
+        Cause.HOST_OOM,
+        roots,
+        phase=window.phase,
+        kind_of=kind_of,
+        severity_of=lambda _kind: severity,
+    )

@@ -1,0 +1,43 @@
+"""The only file that reads time or waits."""
+
+import asyncio
+import time
+from typing import Protocol
+
+from sidecar.model.samples import Instant
+
+
+class ClockLike(Protocol):
+    """What reads time and waits; tests pass one that is moved by hand."""
+
+    def now(self) -> Instant:
+        """The present moment on both clocks."""
+        ...
+
+    async def until(self, monotonic: float) -> None:
+        """Return once the monotonic clock has reached ``monotonic`` seconds."""
+        ...
+
+    async def pause(self, seconds: float) -> None:
+        """Return once ``seconds`` have passed."""
+        ...
+
+
+class Clock:
+    """The machine's clocks: CLOCK_MONOTONIC and CLOCK_REALTIME."""
+
+    def now(self) -> Instant:
+        """The present moment on both clocks."""
+        return Instant(monotonic=time.monotonic(), unix=time.time())
+
+    async def until(self, monotonic: float) -> None:
+        """Return once the monotonic clock has reached ``monotonic`` seconds; yields at least once."""
+        # Timers count from the loop's cached time and may fire early, hence the second look.
+        while True:
+            await asyncio.sleep(max(0.0, monotonic - time.monotonic()))
+            if time.monotonic() >= monotonic:
+                return
+
+    async def pause(self, seconds: float) -> None:
+        """Return once ``seconds`` have passed."""
+        await self.until(time.monotonic() + seconds)

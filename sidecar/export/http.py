@@ -1,0 +1,336 @@
+"""The HTTP face: it shows the latest frozen report and never waits for anything of ours.
+
+Every request is bounded: few at a time, each with a limit for its answer to be taken; a
+connection that asks nothing is closed. Answers never repeat what was asked.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import structlog
+from aiohttp import web
+
+from sidecar.errors import ConfigError
+from sidecar.export.metrics import Exposition, accepts_gzip, choose_format
+from sidecar.export.results import encode, report_result, window_result
+from sidecar.model.report import Report
+from sidecar.model.window import Judgement
+
+MAX_REQUESTS = 40
+"""Requests answered at the same time; one more is told to come back."""
+MAX_CONNECTIONS = 256
+"""Open connections; one more is dropped."""
+FIRST_REQUEST_S = 10.0
+"""A new connection must have sent a whole request by then."""
+ANSWER_S = 10.0
+"""A client must have taken its answer by then: Prometheus' own default for a scrape."""
+IDLE_S = 75.0
+"""A connection is kept so long for the next request: longer than usual scrape intervals."""
+DEFAULT_WINDOWS = 100
+MAX_WINDOWS = 1_000
+
+HEADERS = {
+    "Server": "vllm-sidecar",
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; form-action 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+TEXT = "text/plain; charset=utf-8"
+JSON = "application/json"
+HTML = "text/html; charset=utf-8"
+PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head><meta charset="utf-8"><title>vllm-sidecar</title></head>
+<body>
+<h1>vllm-sidecar</h1>
+<ul>
+<li><a href="/metrics">/metrics</a>: for Prometheus</li>
+<li><a href="/api/report">/api/report</a>: what is known now</li>
+<li><a href="/api/windows">/api/windows</a>: the last windows, newest last (limit=N)</li>
+<li><a href="/healthz">/healthz</a>: this process and its clock live</li>
+<li><a href="/readyz">/readyz</a>: a first window is closed and the clock is on time</li>
+</ul>
+</body>
+</html>
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Views:
+    """What the server may look at; each call returns at once.
+
+    ``report``: the latest, None before the first tick. ``windows``: the last closed ones, newest
+    last. ``alive``: whether the last tick is younger than three intervals.
+    """
+
+    report: Callable[[], Report | None]
+    windows: Callable[[], Sequence[Judgement]]
+    alive: Callable[[], bool]
+
+
+def answer(
+    status: int, body: str | bytes, content_type: str = TEXT, headers: Mapping[str, str] = {}
+) -> web.Response:
+    """An answer with the headers that all of them carry."""
+    payload = body.encode() if isinstance(body, str) else body
+    return web.Response(
+        status=status, body=payload, headers={**HEADERS, "Content-Type": content_type, **headers}
+    )
+
+
+def refuse(status: int, text: str, headers: Mapping[str, str] = {}) -> web.Response:
+    """An answer that says in one line why there is none."""
+    return answer(status, f"{text}\n", headers=headers)
+
+
+def read_limit(given: Sequence[str]) -> int | None:
+    """The number of windows asked for, at most ``MAX_WINDOWS``; None if it is no number from 1."""
+    if not given:
+        return DEFAULT_WINDOWS
+    text = given[0]
+    if len(given) > 1 or not (text.isascii() and text.isdigit()) or len(text) > 9:  # noqa: PLR2004
+        return None
+    return min(int(text), MAX_WINDOWS) or None
+
+
+class WindowTexts:
+    """Closed windows as JSON, each written once: a flood of requests must not hold up the clock."""
+
+    def __init__(self) -> None:
+        self.texts: dict[int, tuple[Judgement, str]] = {}
+
+    def join(self, judgements: Sequence[Judgement]) -> str:
+        """A JSON array of the windows in their order."""
+        if len(self.texts) > 2 * MAX_WINDOWS:
+            self.texts.clear()
+        return f"[{','.join(self.write(judgement) for judgement in judgements)}]"
+
+    def write(self, judgement: Judgement) -> str:
+        """One window. The judgement is kept with its text, so its identity stays its own."""
+        known = self.texts.get(id(judgement))
+        if known is None:
+            known = judgement, encode(window_result(judgement))
+            self.texts[id(judgement)] = known
+        return known[1]
+
+
+class Pages:
+    """Every path and its answer, from the views alone."""
+
+    def __init__(self, views: Views, exposition: Exposition) -> None:
+        self.views = views
+        self.exposition = exposition
+        self.window_texts = WindowTexts()
+        self.paths: Mapping[str, Callable[[web.BaseRequest], web.Response]] = {
+            "/": self.show_page,
+            "/metrics": self.show_metrics,
+            "/healthz": self.show_health,
+            "/readyz": self.show_readiness,
+            "/api/windows": self.show_windows,
+            "/api/report": self.show_report,
+        }
+
+    def find(self, request: web.BaseRequest) -> web.Response:
+        """The answer to a request."""
+        if request.method not in {"GET", "HEAD"}:
+            return refuse(405, "only GET and HEAD are answered", {"Allow": "GET, HEAD"})
+        page = self.paths.get(request.path)
+        return refuse(404, "no such page") if page is None else page(request)
+
+    def show_page(self, _request: web.BaseRequest) -> web.Response:
+        """Links for people."""
+        return answer(200, PAGE, HTML)
+
+    def show_metrics(self, request: web.BaseRequest) -> web.Response:
+        """The latest report as an exposition."""
+        report = self.views.report()
+        if report is None:
+            return refuse(503, "nothing was sampled yet")
+        payload = self.exposition.payload(
+            report,
+            choose_format(",".join(request.headers.getall("Accept", []))),
+            compressed=accepts_gzip(",".join(request.headers.getall("Accept-Encoding", []))),
+        )
+        content_type = payload.headers["Content-Type"]
+        return answer(200, payload.body, content_type, payload.headers)
+
+    def show_health(self, _request: web.BaseRequest) -> web.Response:
+        """Whether this process does its work."""
+        if self.views.alive():
+            return answer(200, "ok\n")
+        return refuse(503, "the clock stands still")
+
+    def show_readiness(self, _request: web.BaseRequest) -> web.Response:
+        """Whether the verdict that is shown can be relied on."""
+        report = self.views.report()
+        if report is None or report.last_window is None:
+            return refuse(503, "no window is closed yet")
+        if not self.views.alive():
+            return refuse(503, "the clock is late")
+        return answer(200, "ready\n")
+
+    def show_windows(self, request: web.BaseRequest) -> web.Response:
+        """The last closed windows."""
+        limit = read_limit(request.query.getall("limit", []))
+        if limit is None:
+            return refuse(400, "limit must be a whole number from 1")
+        return answer(200, self.window_texts.join(self.views.windows()[-limit:]), JSON)
+
+    def show_report(self, _request: web.BaseRequest) -> web.Response:
+        """All that is known now."""
+        report = self.views.report()
+        if report is None:
+            return refuse(503, "nothing was sampled yet")
+        return answer(200, encode(report_result(report)), JSON)
+
+
+def silent_logger() -> logging.Logger:
+    """A logger that writes nothing: aiohttp's messages quote what clients sent."""
+    logger = logging.Logger("sidecar.export.http")  # noqa: LOG001 - it must not reach the root
+    logger.disabled = True
+    return logger
+
+
+class Connection(web.RequestHandler):
+    """A connection that must ask soon, and whose broken requests are not quoted back to it."""
+
+    first_request: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Start the limit for the first request."""
+        super().connection_made(transport)
+        loop = asyncio.get_running_loop()
+        self.first_request = loop.call_later(FIRST_REQUEST_S, self.force_close)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Forget the limit."""
+        self.note_request()
+        super().connection_lost(exc)
+
+    def note_request(self) -> None:
+        """A whole request has come: from now on the limit for idle connections holds."""
+        if self.first_request is not None:
+            self.first_request.cancel()
+            self.first_request = None
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """A fixed line for whatever went wrong; the connection ends with it."""
+        del message
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer has begun already")
+        broken = status < 500  # noqa: PLR2004
+        if not broken:
+            structlog.get_logger().error("page_failed", error=type(exc).__name__)
+        response = refuse(status, "this is no HTTP request" if broken else "internal error")
+        response.force_close()
+        return response
+
+
+class Refusal(asyncio.Protocol):
+    """A connection too many."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Drop it at once."""
+        if isinstance(transport, asyncio.Transport):
+            transport.abort()
+
+
+def say_reason(exc: Exception) -> str:
+    """Why an address cannot be listened on, in the system's words."""
+    if isinstance(exc, OSError) and not isinstance(exc, socket.gaierror) and exc.errno:
+        return os.strerror(exc.errno).lower()
+    return "no such address"
+
+
+class HttpServer:
+    """Serves the pages between ``start`` and ``stop``."""
+
+    def __init__(self, views: Views, exposition: Exposition) -> None:
+        self.pages = Pages(views, exposition)
+        self.silence = silent_logger()
+        self.requests = 0
+        self.handlers: web.Server | None = None
+        self.listener: asyncio.Server | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; the port that was taken, which differs from ``port`` if that is 0.
+
+        Raises:
+            ConfigError: the address cannot be listened on.
+        """
+        loop = asyncio.get_running_loop()
+        self.handlers = web.Server(self.handle)
+        plain = host.removeprefix("[").removesuffix("]")
+        try:
+            self.listener = await loop.create_server(self.accept, plain, port, backlog=128)
+        except (OSError, OverflowError, UnicodeError) as exc:
+            self.handlers = None
+            shown = f"[{plain}]:{port}" if ":" in plain else f"{plain}:{port}"
+            raise ConfigError(f"cannot listen on {shown}: {say_reason(exc)}") from exc
+        return int(self.listener.sockets[0].getsockname()[1])
+
+    async def stop(self, limit_s: float = 2.0) -> None:
+        """Take no new requests, let running ones end within the limit, close every connection."""
+        listener, handlers = self.listener, self.handlers
+        self.listener = self.handlers = None
+        if listener is not None:
+            listener.close()
+        if handlers is not None:
+            transports = [connection.transport for connection in handlers.connections]
+            handlers.pre_shutdown()
+            await handlers.shutdown(limit_s)
+            for transport in transports:
+                if transport is not None:
+                    transport.abort()
+        if listener is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(limit_s):
+                    await listener.wait_closed()
+
+    def accept(self) -> asyncio.Protocol:
+        """A protocol for a new connection."""
+        if self.handlers is None or len(self.handlers.connections) >= MAX_CONNECTIONS:
+            return Refusal()
+        return Connection(
+            self.handlers,
+            loop=asyncio.get_running_loop(),
+            keepalive_timeout=IDLE_S,
+            logger=self.silence,
+            access_log=self.silence,
+            lingering_time=1.0,
+        )
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request; a client that does not take the answer in time is cut off."""
+        connection = request.protocol
+        if isinstance(connection, Connection):
+            connection.note_request()
+        if self.requests >= MAX_REQUESTS:
+            return refuse(503, "too many requests at once", {"Retry-After": "1"})
+        self.requests += 1
+        try:
+            response = self.pages.find(request)
+            async with asyncio.timeout(ANSWER_S):
+                await response.prepare(request)
+                await response.write_eof()
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+            raise ConnectionResetError("the answer was not taken in time") from None
+        finally:
+            self.requests -= 1
+        return response

@@ -1,0 +1,496 @@
+"""A report as an exposition: rows for every family of the table, rendered once per encoding."""
+
+import gzip
+import platform
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, version
+
+from prometheus_client import ProcessCollector
+from prometheus_client.core import Metric
+from prometheus_client.exposition import generate_latest as render_text
+from prometheus_client.openmetrics.exposition import generate_latest as render_openmetrics
+
+from sidecar.catalog import exported
+from sidecar.catalog import vllm_metrics as roles
+from sidecar.catalog.exported import Family, FamilyType
+from sidecar.derive import latency
+from sidecar.export.results import finite, order_engine, plain_engine, plain_text
+from sidecar.model.readings import Gpu, Histogram
+from sidecar.model.report import EvidenceKey, Report, SourceStatus
+from sidecar.model.vocabulary import Fault, Source
+from sidecar.model.window import EngineWindow, Spread, Window
+
+Row = tuple[tuple[str, ...], float | None]
+"""Label values in the family's order, and the value; None is not measured and not shown."""
+
+GZIP_LEVEL = 5
+GPU_INDEXES = 10_000
+"""NVML numbers GPUs from 0; nothing beyond this is an index."""
+RATIO_ROLES = frozenset(role.role for role in roles.ROLES if role.shape is roles.Shape.RATIO)
+PROCESS_NAMES = frozenset(name.removesuffix("_total") for name in exported.PROCESS_FAMILIES)
+
+
+class Format(StrEnum):
+    """The content types that are offered."""
+
+    TEXT = "text/plain; version=0.0.4; charset=utf-8"
+    OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A report made ready to be shown: engines and GPUs within their limits."""
+
+    report: Report
+    evidence_keys: tuple[EvidenceKey, ...]
+    engines: Mapping[str, EngineWindow]
+    engines_folded: int
+    gpus: tuple[Gpu, ...]
+    gpus_hidden: int
+
+    @property
+    def window(self) -> Window | None:
+        """The last closed window."""
+        return None if self.report.last_window is None else self.report.last_window.window
+
+
+Rows = Callable[[Scene], Iterable[Row]]
+
+
+def add_spreads(role: str, parts: Sequence[Spread]) -> Spread:
+    """Several engines' gauges as one: the fullest of ratios, the sum of counts."""
+    unite = max if role in RATIO_ROLES else sum
+    return Spread(
+        least=unite([part.least for part in parts]),
+        mean=unite([part.mean for part in parts]),
+        greatest=unite([part.greatest for part in parts]),
+        last=unite([part.last for part in parts]),
+    )
+
+
+def fold_engines(parts: Sequence[EngineWindow]) -> EngineWindow:
+    """Several engines as one, without their histograms (latencies are over all engines anyway)."""
+    deltas: dict[str, float] = {}
+    outcomes: dict[str, float] = {}
+    gauges: dict[str, list[Spread]] = {}
+    for part in parts:
+        for role, rise in part.deltas.items():
+            deltas[role] = deltas.get(role, 0.0) + rise
+        for reason, rise in part.outcomes.items():
+            outcomes[reason] = outcomes.get(reason, 0.0) + rise
+        for role, spread in part.gauges.items():
+            gauges.setdefault(role, []).append(spread)
+    no_histograms: dict[str, Histogram] = {}
+    return EngineWindow(
+        deltas=deltas,
+        gauges={role: add_spreads(role, spreads) for role, spreads in gauges.items()},
+        histograms=no_histograms,
+        outcomes=outcomes,
+    )
+
+
+def choose_engines(
+    engines: Mapping[str, EngineWindow], limit: int
+) -> tuple[Mapping[str, EngineWindow], int]:
+    """At most ``limit`` engines by their names, the rest folded into ``other``; how many that is."""
+    plain = sorted(
+        (name for name in engines if plain_engine(name) == name != exported.OTHER),
+        key=order_engine,
+    )
+    shown = {name: engines[name] for name in plain[:limit]}
+    rest = [engine for name, engine in engines.items() if name not in shown]
+    if rest:
+        shown[exported.OTHER] = fold_engines(rest)
+    return shown, len(rest)
+
+
+def set_scene(report: Report, evidence_keys: tuple[EvidenceKey, ...], max_engines: int) -> Scene:
+    """The report with engines and GPUs cut to what the series budget allows."""
+    window = None if report.last_window is None else report.last_window.window
+    limit = exported.limit_engines(evidence_keys, max_engines)
+    engines, folded = choose_engines({} if window is None else window.engines, limit)
+    watched = () if report.nvml is None else report.nvml.gpus
+    by_index = {gpu.index: gpu for gpu in watched}
+    gpus = [by_index[index] for index in sorted(by_index) if 0 <= index < GPU_INDEXES]
+    return Scene(
+        report=report,
+        evidence_keys=evidence_keys,
+        engines=engines,
+        engines_folded=folded,
+        gpus=tuple(gpus[: exported.GPU_LIMIT]),
+        gpus_hidden=len(watched) - len(gpus[: exported.GPU_LIMIT]),
+    )
+
+
+def single(value: Callable[[Scene], float | None]) -> Rows:
+    """The only row of a family without labels."""
+    return lambda scene: [((), value(scene))]
+
+
+def each_state(family: Family, holds: Callable[[Report, tuple[str, ...]], bool]) -> Rows:
+    """A complete state set: 1 where it holds, 0 everywhere else."""
+    return lambda scene: [
+        (values, float(holds(scene.report, values))) for values in family.combinations
+    ]
+
+
+def window_end(scene: Scene) -> float | None:
+    """The end of the last closed window."""
+    return None if scene.window is None else scene.window.end
+
+
+def windows_rows(scene: Scene) -> Iterable[Row]:
+    """Closed windows by verdict."""
+    totals = {verdict.value: count for verdict, count in scene.report.windows_total.items()}
+    return [(values, totals.get(values[0], 0)) for values in exported.WINDOWS.combinations]
+
+
+def evidence_rows(scene: Scene) -> Iterable[Row]:
+    """Every key of the closed set, from 0."""
+    for key in scene.evidence_keys:
+        amount = finite(scene.report.evidence_total.get(key))
+        yield (key.cause.value, key.source.value, key.signal), max(0.0, amount or 0.0)
+
+
+def last_evidence_rows(scene: Scene) -> Iterable[Row]:
+    """The causes that evidence was ever seen for."""
+    return [((cause.value,), at) for cause, at in sorted(scene.report.last_evidence.items())]
+
+
+def preemption_rows(scene: Scene) -> Iterable[Row]:
+    """Preemptions of each engine."""
+    return [
+        ((name,), engine.deltas.get(roles.PREEMPTIONS)) for name, engine in scene.engines.items()
+    ]
+
+
+def per_request_rows(scene: Scene) -> Iterable[Row]:
+    """Preemptions per finished request of each engine."""
+    return [
+        ((name,), latency.preemptions_per_request(engine)) for name, engine in scene.engines.items()
+    ]
+
+
+def outcome_rows(scene: Scene) -> Iterable[Row]:
+    """Ended requests by outcome."""
+    if scene.window is None:
+        return []
+    ended = latency.count_outcomes(scene.window)
+    return [((outcome.value,), ended[outcome]) for outcome in sorted(ended)]
+
+
+def capacity_rows(scene: Scene) -> Iterable[Row]:
+    """The KV capacity of each engine that is shown apart."""
+    count = 0 if scene.window is None else len(scene.window.engines)
+    capacity = latency.kv_capacity_tokens(scene.report.info, count)
+    return [((name,), capacity) for name in scene.engines if name != exported.OTHER]
+
+
+def usage_rows(scene: Scene) -> Iterator[Row]:
+    """KV usage of each engine."""
+    for name, engine in scene.engines.items():
+        spread = engine.gauges.get(roles.KV_USAGE)
+        if spread is not None:
+            yield (name, "min"), spread.least
+            yield (name, "mean"), spread.mean
+            yield (name, "max"), spread.greatest
+
+
+def request_rows(scene: Scene) -> Iterator[Row]:
+    """Requests that run and wait on each engine."""
+    for name, engine in scene.engines.items():
+        for state, role in (("running", roles.RUNNING), ("waiting", roles.WAITING)):
+            if role in engine.gauges:
+                yield (name, state), engine.gauges[role].last
+
+
+def latency_rows(scene: Scene) -> Iterator[Row]:
+    """Quantiles of each latency."""
+    measured = {} if scene.window is None else latency.measure_latency(scene.window)
+    for role, found in measured.items():
+        for share, value in found.quantiles.items():
+            yield (role, str(share)), value
+
+
+def throughput_rows(scene: Scene) -> Iterable[Row]:
+    """Tokens per second by kind."""
+    rates = {} if scene.window is None else latency.measure_throughput(scene.window)
+    return [((kind,), rate) for kind, rate in rates.items()]
+
+
+def gpu_memory_rows(scene: Scene) -> Iterator[Row]:
+    """Memory of each GPU."""
+    for gpu in scene.gpus:
+        yield (str(gpu.index), "total"), gpu.total
+        yield (str(gpu.index), "used"), gpu.used
+        yield (str(gpu.index), "free"), gpu.free
+        yield (str(gpu.index), "reserved"), gpu.reserved
+
+
+def gpu_utilization_rows(scene: Scene) -> Iterable[Row]:
+    """Utilization of each GPU."""
+    return [((str(gpu.index),), gpu.utilization) for gpu in scene.gpus]
+
+
+def host_memory_rows(scene: Scene) -> Iterable[Row]:
+    """Memory of the control group."""
+    cgroup = scene.report.cgroup
+    if cgroup is None or cgroup.gone:
+        return []
+    return [
+        (("current",), cgroup.current),
+        (("limit",), cgroup.limit),
+        (("peak",), cgroup.peak),
+    ]
+
+
+def host_event_rows(scene: Scene) -> Iterable[Row]:
+    """Events of the control group that this kernel counts."""
+    cgroup = scene.report.cgroup
+    if cgroup is None or cgroup.gone:
+        return []
+    return [((event,), cgroup.events.get(event)) for event in exported.HOST_EVENTS]
+
+
+def pressure_rows(scene: Scene) -> Iterable[Row]:
+    """Pressure on the control group, where the kernel measures it."""
+    cgroup = scene.report.cgroup
+    if cgroup is None or cgroup.gone:
+        return []
+    return [((scope,), cgroup.pressure.get(scope)) for scope in ("some", "full")]
+
+
+def info_rows(scene: Scene) -> Iterable[Row]:
+    """The server's facts, if any is known."""
+    info = scene.report.info
+    values = tuple(plain_text(info.get(name, "")) for name in exported.INFO_LABELS)
+    return [(values, 1.0)] if any(values) else []
+
+
+def read_version() -> str:
+    """The installed version of this program; ``unknown`` in a tree that is not installed."""
+    try:
+        return version("vllm-sidecar")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def build_rows(_scene: Scene) -> Iterable[Row]:
+    """This program and its interpreter."""
+    return [((read_version(), platform.python_version()), 1.0)]
+
+
+def duration_rows(scene: Scene) -> Iterable[Row]:
+    """How long each source took."""
+    return [
+        ((source.value,), status.duration_s)
+        for source, status in sorted(scene.report.sources.items())
+    ]
+
+
+def error_rows(scene: Scene) -> Iterable[Row]:
+    """Faults of each source; those it should not have count as ``io_error``."""
+    totals: dict[tuple[str, ...], float] = dict.fromkeys(exported.SOURCE_ERRORS.combinations, 0.0)
+    for source, status in scene.report.sources.items():
+        listed = exported.SOURCE_FAULTS.get(source, ())
+        for fault, count in status.errors.items():
+            key = (source.value, (fault if fault in listed else Fault.IO_ERROR).value)
+            if key in totals:
+                totals[key] += count
+    return totals.items()
+
+
+def log_drop_rows(scene: Scene) -> Iterable[Row]:
+    """Dropped lines by reason, from 0."""
+    totals = dict.fromkeys(exported.LOG_DROPS, 0)
+    for reason, count in scene.report.log.dropped.items():
+        totals[reason if reason in totals else exported.OTHER] += count
+    return [((reason,), count) for reason, count in totals.items()]
+
+
+def status_of(report: Report, source: str) -> SourceStatus:
+    """The health of a source; that of one never configured if nothing is told."""
+    return report.sources.get(Source(source), SourceStatus())
+
+
+def alert_holds(report: Report, values: tuple[str, ...]) -> bool:
+    """Whether the cause has a running episode of this severity."""
+    return any((cause.value, level.value) == values for cause, level in report.alerts.items())
+
+
+def is_observable(report: Report, values: tuple[str, ...]) -> bool:
+    """Whether the cause could be seen now."""
+    return any(seen and cause.value == values[0] for cause, seen in report.observable.items())
+
+
+ROWS: tuple[tuple[Family, Rows], ...] = (
+    (exported.VERDICT, each_state(exported.VERDICT, lambda r, v: r.verdict.value == v[0])),
+    (exported.WINDOWS, windows_rows),
+    (exported.WINDOW_END, single(window_end)),
+    (exported.TARGET_STATE, each_state(exported.TARGET_STATE, lambda r, v: r.state.value == v[0])),
+    (exported.ALERT, each_state(exported.ALERT, alert_holds)),
+    (exported.OBSERVABLE, each_state(exported.OBSERVABLE, is_observable)),
+    (exported.EVIDENCE, evidence_rows),
+    (exported.LAST_EVIDENCE, last_evidence_rows),
+    (exported.WINDOW_PREEMPTIONS, preemption_rows),
+    (exported.WINDOW_PREEMPTIONS_PER_REQUEST, per_request_rows),
+    (exported.WINDOW_REQUESTS, outcome_rows),
+    (exported.KV_CAPACITY, capacity_rows),
+    (exported.KV_USAGE, usage_rows),
+    (exported.REQUESTS, request_rows),
+    (exported.LATENCY, latency_rows),
+    (exported.THROUGHPUT, throughput_rows),
+    (exported.GPU_MEMORY, gpu_memory_rows),
+    (exported.GPU_UTILIZATION, gpu_utilization_rows),
+    (exported.GPUS_HIDDEN, single(lambda scene: scene.gpus_hidden)),
+    (exported.ENGINES_FOLDED, single(lambda scene: scene.engines_folded)),
+    (exported.HOST_MEMORY, host_memory_rows),
+    (exported.HOST_EVENT, host_event_rows),
+    (exported.HOST_PRESSURE, pressure_rows),
+    (exported.TARGET_INFO, info_rows),
+    (exported.METRIC_FOUND, each_state(exported.METRIC_FOUND, lambda r, v: v[0] in r.found)),
+    (
+        exported.SOURCE_CONFIGURED,
+        each_state(exported.SOURCE_CONFIGURED, lambda r, v: status_of(r, v[0]).configured),
+    ),
+    (exported.SOURCE_UP, each_state(exported.SOURCE_UP, lambda r, v: status_of(r, v[0]).up)),
+    (exported.SOURCE_DURATION, duration_rows),
+    (exported.SOURCE_ERRORS, error_rows),
+    (exported.TICKS, single(lambda scene: scene.report.clock.ticks)),
+    (exported.TICKS_MISSED, single(lambda scene: scene.report.clock.missed)),
+    (exported.TICK_LATENESS, single(lambda scene: scene.report.clock.lateness_s)),
+    (exported.SAMPLE_SKEW, single(lambda scene: scene.report.clock.skew_s)),
+    (exported.LOG_LINES, single(lambda scene: scene.report.log.lines)),
+    (exported.LOG_BYTES, single(lambda scene: scene.report.log.bytes)),
+    (exported.LOG_LAG, single(lambda scene: scene.report.log.lag_bytes)),
+    (exported.LOG_DROPPED, log_drop_rows),
+    (exported.SERIES_DROPPED, single(lambda scene: scene.report.series_dropped)),
+    (exported.BUILD_INFO, build_rows),
+)
+
+
+def build_metric(family: Family, rows: Iterable[Row]) -> Metric:
+    """The family with its rows; a row without a finite value is left out."""
+    metric = Metric(family.base_name, family.help, family.type.value, family.unit)
+    sample = family.base_name if family.type is FamilyType.SUMMARY else family.name
+    for values, value in rows:
+        known = finite(value)
+        if known is not None:
+            labels = dict(zip(family.label_names, values, strict=True))
+            metric.add_sample(sample, {name: text for name, text in labels.items() if text}, known)
+    return metric
+
+
+@dataclass(frozen=True, slots=True)
+class Families:
+    """Families that are ready to be rendered: what the library calls a collector."""
+
+    metrics: tuple[Metric, ...]
+
+    def collect(self) -> Iterable[Metric]:
+        """The families in the table's order."""
+        return self.metrics
+
+
+def build_families(scene: Scene) -> tuple[Metric, ...]:
+    """Every family of the table that has a value in this scene."""
+    built = (build_metric(family, rows(scene)) for family, rows in ROWS)
+    return tuple(metric for metric in built if metric.samples)
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """An answer's body and the headers that describe it."""
+
+    body: bytes
+    headers: Mapping[str, str]
+
+
+class Exposition:
+    """Renders reports for scrapes, each once per content type and compression.
+
+    ``own_process`` gives the families of our own process; it is asked once per report.
+    """
+
+    def __init__(
+        self,
+        evidence_keys: Sequence[EvidenceKey],
+        *,
+        max_engines: int = 64,
+        proc_root: str = "/proc",
+    ) -> None:
+        self.evidence_keys = tuple(evidence_keys)
+        self.max_engines = max_engines
+        self.process = ProcessCollector(registry=None, proc=proc_root)
+        self.report: Report | None = None
+        self.families = Families(())
+        self.payloads: dict[tuple[Format, bool], Payload] = {}
+
+    def own_process(self) -> tuple[Metric, ...]:
+        """Start, CPU and memory of this process, where /proc shows them."""
+        return tuple(m for m in self.process.collect() if m.name in PROCESS_NAMES)
+
+    def adopt(self, report: Report) -> None:
+        """Build the families of a report that has not been shown yet."""
+        scene = set_scene(report, self.evidence_keys, self.max_engines)
+        self.families = Families((*build_families(scene), *self.own_process()))
+        self.payloads = {}
+        self.report = report
+
+    def payload(self, report: Report, form: Format, *, compressed: bool) -> Payload:
+        """The report in one form; rendered at the first call, remembered until the next report."""
+        if report is not self.report:
+            self.adopt(report)
+        key = (form, compressed)
+        if key not in self.payloads:
+            self.payloads[key] = self.render(form, compressed=compressed)
+        return self.payloads[key]
+
+    def render(self, form: Format, *, compressed: bool) -> Payload:
+        """The adopted families as bytes."""
+        render = render_openmetrics if form is Format.OPENMETRICS else render_text
+        body = render(self.families)
+        headers = {"Content-Type": form.value, "Vary": "Accept, Accept-Encoding"}
+        if compressed:
+            body = gzip.compress(body, GZIP_LEVEL, mtime=0)
+            headers["Content-Encoding"] = "gzip"
+        return Payload(body, headers)
+
+
+def read_preferences(header: str) -> Iterator[tuple[str, Mapping[str, str], float]]:
+    """The items of an Accept header: name, parameters, weight 0 to 1. Unreadable ones are left out."""
+    for item in header.lower().split(",")[:64]:
+        name, *rest = (part.strip() for part in item.split(";"))
+        given = (part.partition("=") for part in rest)
+        parameters = {key.strip(): value.strip().strip('"') for key, _, value in given}
+        try:
+            weight = float(parameters.pop("q", "1"))
+        except ValueError:
+            continue
+        if name and 0 <= weight <= 1:
+            yield name, parameters, weight
+
+
+def choose_format(accept: str) -> Format:
+    """The content type the client likes best; text where it does not say or we have none of it."""
+    weights: dict[str, float] = {}
+    for name, parameters, weight in read_preferences(accept):
+        version = parameters.get("version")
+        if name == "application/openmetrics-text" and version in {None, "1.0.0"}:
+            weights["openmetrics"] = max(weight, weights.get("openmetrics", 0.0))
+        elif name == "text/plain" and version in {None, "0.0.4"}:
+            weights["text"] = max(weight, weights.get("text", 0.0))
+        elif name in {"text/*", "*/*"}:
+            weights[name] = weight
+    text = weights.get("text", weights.get("text/*", weights.get("*/*", 0.0)))
+    wanted = weights.get("openmetrics", 0.0)
+    return Format.OPENMETRICS if wanted > 0 and wanted >= text else Format.TEXT
+
+
+def accepts_gzip(accept_encoding: str) -> bool:
+    """Whether the client takes gzip at least as gladly as plain bytes."""
+    weights = {name: weight for name, _, weight in read_preferences(accept_encoding)}
+    wanted = weights.get("gzip", weights.get("x-gzip", weights.get("*", 0.0)))
+    return wanted > 0 and wanted >= weights.get("identity", 0.0)

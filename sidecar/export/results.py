@@ -1,0 +1,260 @@
+"""Judgements and reports as JSON objects.
+
+The same value gives the same text, byte for byte: keys in fixed order, numbers rounded to
+``DECIMALS``, times in UTC. Nothing here holds text of a user, a log or a request.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+
+from sidecar.catalog import vllm_metrics as roles
+from sidecar.catalog.exported import INFO_LABELS, OTHER
+from sidecar.derive import latency
+from sidecar.model.evidence import Evidence
+from sidecar.model.readings import CgroupReading, Gpu
+from sidecar.model.report import Report, SourceStatus
+from sidecar.model.vocabulary import Cause, Source, Verdict
+from sidecar.model.window import CauseFound, EngineWindow, Judgement, Spread, Window
+
+DECIMALS = 6
+ENGINE_NAME = re.compile(r"[0-9A-Za-z_.-]{1,32}", re.ASCII)
+MAX_TEXT = 64
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+
+
+def plain_engine(name: str) -> str:
+    """The engine's name if it is a short plain word, else ``other``."""
+    return name if ENGINE_NAME.fullmatch(name) else OTHER
+
+
+def plain_text(text: str) -> str:
+    """At most ``MAX_TEXT`` printable characters of a text; ``?`` for those that are not."""
+    return "".join(char if char.isprintable() else "?" for char in text[:MAX_TEXT])
+
+
+def order_engine(name: str) -> tuple[int, str]:
+    """A sort key that puts 2 before 10."""
+    return len(name), name
+
+
+def finite(value: float | None) -> float | None:
+    """The value as a float, None where it is missing, no number or endless."""
+    if value is None:
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def number(value: float | None) -> Json:
+    """The value rounded, whole numbers without a decimal point; None where it is no number."""
+    known = finite(value)
+    if known is None:
+        return None
+    rounded = round(known, DECIMALS)
+    return int(rounded) if rounded.is_integer() else rounded
+
+
+def numbers(values: Mapping[str, float | None]) -> dict[str, Json]:
+    """Each value as a number, those that are none left out."""
+    return {name: number(value) for name, value in values.items() if finite(value) is not None}
+
+
+def encode(value: Json) -> str:
+    """One line of JSON without blanks."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def evidence_result(evidence: Evidence) -> dict[str, Json]:
+    """One piece of evidence."""
+    return {
+        "source": evidence.source.value,
+        "signal": evidence.signal,
+        "amount": number(evidence.amount),
+        "at": number(evidence.at.unix),
+        "engine": None if evidence.engine is None else plain_engine(evidence.engine),
+    }
+
+
+def cause_result(found: CauseFound) -> dict[str, Json]:
+    """One cause of a window."""
+    return {
+        "cause": found.cause.value,
+        "kind": found.kind.value,
+        "phase": found.phase.value,
+        "confidence": found.confidence.value,
+        "severity": found.severity.value,
+        "evidence": [evidence_result(evidence) for evidence in found.evidence],
+    }
+
+
+def observable_result(observable: Mapping[Cause, bool]) -> dict[str, Json]:
+    """Which causes could have been seen; a cause that is not told could not."""
+    return {cause.value: observable.get(cause, False) for cause in Cause}
+
+
+def spread_result(spread: Spread) -> dict[str, Json]:
+    """A gauge over a window's samples."""
+    return numbers(
+        {"min": spread.least, "mean": spread.mean, "max": spread.greatest, "last": spread.last}
+    )
+
+
+def sort_engines(window: Window) -> list[tuple[str, EngineWindow]]:
+    """The engines in the order of their numbers."""
+    return sorted(window.engines.items(), key=lambda item: order_engine(item[0]))
+
+
+def budgets_result(window: Window) -> dict[str, Json]:
+    """What is known of KV cache and admission, by engine."""
+    budgets: dict[str, Json] = {}
+    capacity = latency.kv_capacity_tokens(window.info, len(window.engines))
+    for name, engine in sort_engines(window):
+        told: dict[str, Json] = {}
+        if capacity is not None:
+            told["kv_capacity_tokens"] = number(capacity)
+        for key, role in (
+            ("kv_usage", roles.KV_USAGE),
+            ("running", roles.RUNNING),
+            ("waiting", roles.WAITING),
+        ):
+            if role in engine.gauges:
+                told[key] = spread_result(engine.gauges[role])
+        if told:
+            budgets[plain_engine(name)] = told
+    return budgets
+
+
+def latency_result(window: Window) -> dict[str, Json]:
+    """Quantiles of each latency that was observed, in seconds."""
+    return {
+        role: numbers(
+            {
+                "count": measured.count,
+                "mean": measured.mean,
+                **{f"p{share * 100:g}": value for share, value in measured.quantiles.items()},
+            }
+        )
+        for role, measured in latency.measure_latency(window).items()
+        if measured.quantiles
+    }
+
+
+def preemptions_result(window: Window) -> dict[str, Json]:
+    """Preemptions in the window by engine, where they are counted."""
+    counts: dict[str, float | None] = {}
+    for name, engine in sort_engines(window):
+        rise = engine.deltas.get(roles.PREEMPTIONS)
+        if rise is not None:
+            label = plain_engine(name)
+            counts[label] = (counts.get(label) or 0.0) + rise
+    return numbers(counts)
+
+
+def window_result(judgement: Judgement) -> dict[str, Json]:
+    """A closed window as the object that ``replay`` and ``/api/windows`` give."""
+    window = judgement.window
+    ended = latency.count_outcomes(window)
+    return {
+        "window": {"start": number(window.start), "end": number(window.end)},
+        "verdict": judgement.verdict.value,
+        "severity": None if judgement.severity is None else judgement.severity.value,
+        "causes": [cause_result(found) for found in judgement.causes],
+        "observable": observable_result(judgement.observable),
+        "budgets": budgets_result(window),
+        "latency": latency_result(window),
+        "lever": None,
+        "state": window.state.value,
+        "phase": window.phase.value,
+        "partial": window.partial,
+        "restarted": window.restarted,
+        "preemptions": preemptions_result(window),
+        "requests": numbers({name.value: ended[name] for name in sorted(ended)}),
+        "throughput": numbers(dict(latency.measure_throughput(window))),
+    }
+
+
+def source_result(status: SourceStatus) -> dict[str, Json]:
+    """The health of one source."""
+    return {
+        "configured": status.configured,
+        "up": status.up,
+        "last_fault": None if status.last_fault is None else status.last_fault.value,
+        "last_at": None if status.last_at is None else number(status.last_at.unix),
+        "duration_seconds": number(status.duration_s),
+        "errors": numbers({fault.value: status.errors[fault] for fault in sorted(status.errors)}),
+    }
+
+
+def gpu_result(gpu: Gpu) -> dict[str, Json]:
+    """One GPU, in bytes."""
+    return {
+        "index": gpu.index,
+        "name": plain_text(gpu.name),
+        "memory": numbers(
+            {"total": gpu.total, "used": gpu.used, "free": gpu.free, "reserved": gpu.reserved}
+        ),
+        "utilization": number(gpu.utilization),
+        "mig": gpu.mig,
+        "lost": gpu.lost,
+    }
+
+
+def host_memory_result(cgroup: CgroupReading | None) -> Json:
+    """The control group's memory in bytes; its path stays here."""
+    if cgroup is None or cgroup.gone:
+        return None
+    return {
+        "version": cgroup.version,
+        **numbers({"current": cgroup.current, "limit": cgroup.limit, "peak": cgroup.peak}),
+        "events": numbers({name: cgroup.events[name] for name in sorted(cgroup.events)}),
+    }
+
+
+def report_result(report: Report) -> dict[str, Json]:
+    """The state of knowledge after the last tick, as ``/api/report`` gives it."""
+    last = report.last_window
+    alerts = {cause.value: report.alerts.get(cause) for cause in Cause}
+    return {
+        "at": number(report.at.unix),
+        "verdict": report.verdict.value,
+        "state": report.state.value,
+        "state_since": number(report.state_since.unix),
+        "urgent": [cause_result(found) for found in report.urgent],
+        "alerts": {name: severity.value for name, severity in alerts.items() if severity},
+        "observable": observable_result(report.observable),
+        "last_evidence": numbers({c.value: report.last_evidence.get(c) for c in Cause}),
+        "windows": numbers({v.value: report.windows_total.get(v, 0) for v in Verdict}),
+        "sources": {
+            source.value: source_result(report.sources.get(source, SourceStatus()))
+            for source in Source
+        },
+        "clock": numbers(
+            {
+                "ticks": report.clock.ticks,
+                "missed": report.clock.missed,
+                "lateness_seconds": report.clock.lateness_s,
+                "skew_seconds": report.clock.skew_s,
+            }
+        ),
+        "log": numbers(
+            {
+                "lines": report.log.lines,
+                "bytes": report.log.bytes,
+                "lag_bytes": report.log.lag_bytes,
+                "dropped": sum(report.log.dropped.values()),
+            }
+        ),
+        "found": [role.role for role in roles.ROLES if role.role in report.found],
+        "info": {
+            name: plain_text(report.info[name]) for name in INFO_LABELS if name in report.info
+        },
+        "gpus": [gpu_result(gpu) for gpu in report.nvml.gpus] if report.nvml else [],
+        "host_memory": host_memory_result(report.cgroup),
+        "last_window": None if last is None else window_result(last),
+    }

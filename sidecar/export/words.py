@@ -1,0 +1,139 @@
+"""Judgements as lines for people: plain words and counts, never a line of a log."""
+
+import math
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+from sidecar.catalog import vllm_metrics as roles
+from sidecar.derive import latency
+from sidecar.model.vocabulary import Cause, Confidence, Kind, Verdict
+from sidecar.model.window import CauseFound, Judgement, Window
+
+KIND_WORDS: Mapping[tuple[Cause, Kind], str] = {
+    (Cause.HOST_OOM, Kind.CGROUP): "the kernel killed at the memory limit of the control group",
+    (Cause.HOST_OOM, Kind.SYSTEM): "the kernel killed because the host ran out of memory",
+    (Cause.HOST_OOM, Kind.USERSPACE): "a memory monitor killed for lack of host memory",
+    (Cause.HOST_OOM, Kind.ALLOCATION_FAILURE): "an allocation of host memory failed",
+    (Cause.CUDA_OOM, Kind.ALLOCATION_FAILURE): "an allocation of GPU memory failed",
+    (Cause.CUDA_OOM, Kind.CAPACITY_REJECTION): "vLLM refused to start for lack of GPU memory",
+    (Cause.ENGINE_FAILURE, Kind.KILLED): "the engine was killed, with no memory cause shown",
+    (Cause.ENGINE_FAILURE, Kind.CRASHED): "the engine died, with no memory cause shown",
+    (Cause.ENGINE_FAILURE, Kind.START_FAILED): "the start failed, with no memory cause shown",
+}
+
+
+def iso_time(unix: float) -> str:
+    """The moment in UTC to the second; ``?`` outside the calendar."""
+    try:
+        return datetime.fromtimestamp(math.floor(unix), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return "?"
+
+
+def count_of(count: float, noun: str) -> str:
+    """A count with its noun, in the plural unless it is one."""
+    return f"{count:.6g} {noun}{'' if count == 1 else 's'}"
+
+
+def join_words(words: Iterable[str]) -> str:
+    """Words as a list in a sentence."""
+    listed = list(words)
+    return (
+        " and ".join((", ".join(listed[:-1]), listed[-1])) if len(listed) > 1 else "".join(listed)
+    )
+
+
+def list_peaks(window: Window, role: str) -> list[float]:
+    """The peak of a gauge on each engine that shows it."""
+    return [e.gauges[role].greatest for e in window.engines.values() if role in e.gauges]
+
+
+def say_preemption(window: Window, found: CauseFound) -> str:
+    """How often, for how much work, and how full the cache was."""
+    counted = [e.deltas.get(roles.PREEMPTIONS, 0.0) for e in window.engines.values()]
+    total = sum(counted) or sum(evidence.amount for evidence in found.evidence)
+    finished = sum(latency.count_finished(engine) or 0.0 for engine in window.engines.values())
+    usage = list_peaks(window, roles.KV_USAGE)
+    peak = f", KV cache up to {max(usage):.0%} full" if usage else ""
+    return (
+        f"{count_of(total, 'preemption')} in {window.end - window.start:.6g} s while "
+        f"{count_of(finished, 'request')} finished{peak}"
+    )
+
+
+def say_stalled(window: Window) -> str:
+    """How long, and how much work waited."""
+    return (
+        f"no token moved for {window.stalled_s:.6g} s while up to "
+        f"{count_of(sum(list_peaks(window, roles.RUNNING)), 'request')} ran and "
+        f"{sum(list_peaks(window, roles.WAITING)):.6g} waited"
+    )
+
+
+def say_cause(window: Window, found: CauseFound) -> str:
+    """One cause in plain words, with the count of each sign for it."""
+    if found.cause is Cause.PREEMPTION:
+        return say_preemption(window, found)
+    if found.cause is Cause.STALLED:
+        return say_stalled(window)
+    words = KIND_WORDS.get((found.cause, found.kind), found.cause.value.replace("_", " "))
+    signs: dict[str, float] = {}
+    for evidence in found.evidence:
+        sign = f"{evidence.source.value} {evidence.signal}"
+        signs[sign] = signs.get(sign, 0.0) + evidence.amount
+    shown = ", ".join(f"{sign} x{amount:.6g}" for sign, amount in signs.items())
+    doubt = "" if found.confidence is Confidence.CONFIRMED else ", suspected only"
+    return f"{words}{doubt} ({shown})" if shown else f"{words}{doubt}"
+
+
+def say_faults(window: Window) -> str:
+    """The sources that failed and why, in brackets; those nobody counts on only if no other did."""
+    wanted = [item for item in sorted(window.sources.items()) if item[1].wanted]
+    failed = [item for item in wanted if item[1].faults] or sorted(window.sources.items())
+    faults = [
+        f"{source.value} {fault.value} x{seen.faults[fault]}"
+        for source, seen in failed
+        for fault in sorted(seen.faults)
+    ]
+    return f" ({', '.join(faults)})" if faults else ""
+
+
+def say_unknown(judgement: Judgement) -> str:
+    """What could not be seen, and which sources did not speak."""
+    window = judgement.window
+    hidden = [cause.value for cause in Cause if not judgement.observable.get(cause, False)]
+    why = say_faults(window)
+    if window.blind:
+        return f"vLLM answered but showed no series that is known{why}"
+    if hidden:
+        return f"nothing was seen, but {join_words(hidden)} could not have been{why}"
+    return f"too little was seen to judge{why}"
+
+
+def say_none(window: Window) -> str:
+    """That all could have been seen, and the work that was done meanwhile."""
+    counts = [latency.count_finished(engine) for engine in window.engines.values()]
+    done = [count for count in counts if count is not None]
+    work = f"; {count_of(sum(done), 'request')} finished" if done else ""
+    return f"every cause could have been seen and none was{work}"
+
+
+def explain(judgement: Judgement) -> str:
+    """One plain sentence that says why the window is judged so."""
+    window = judgement.window
+    if judgement.verdict is Verdict.NONE:
+        return say_none(window)
+    first = next((c for c in judgement.causes if c.cause.verdict is judgement.verdict), None)
+    if judgement.verdict is Verdict.UNKNOWN or first is None:
+        return say_unknown(judgement)
+    others = [found.cause.value for found in judgement.causes if found is not first]
+    also = f"; also {join_words(others)}" if others else ""
+    return say_cause(window, first) + also
+
+
+def window_line(judgement: Judgement) -> str:
+    """A closed window as one line for people: end in UTC, verdict, severity, why."""
+    severity = "" if judgement.severity is None else f" ({judgement.severity.value})"
+    partial = ", partial window" if judgement.window.partial else ""
+    end = iso_time(judgement.window.end)
+    return f"{end} {judgement.verdict.value}{severity}: {explain(judgement)}{partial}"

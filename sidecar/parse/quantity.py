@@ -1,0 +1,20 @@
+"""Durations and sizes as people write them."""
+
+import math
+import re
+
+DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(ms|s|m|h)")
+SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of ``250ms``, ``5s``, ``2m`` or ``1h``.
+
+    Raises:
+        ValueError: it is not a duration above zero.
+    """
+    found = DURATION.fullmatch(text.strip())
+    seconds = float(found[1]) * SECONDS[found[2]] if found else math.nan
+    if not seconds > 0:
+        raise ValueError("not a duration such as 250ms, 5s or 2m")
+    return round(seconds, 6)

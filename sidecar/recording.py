@@ -1,0 +1,356 @@
+"""A recording on disk -> the ticks that the same program would have seen live.
+
+Every row goes through the parsers of the live sources. A row that cannot be read is counted and
+left out; a file cut short (a capture that was killed) ends where it was cut.
+"""
+
+import gzip
+import heapq
+import json
+import math
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sidecar.errors import RecordingError
+from sidecar.model.readings import (
+    Gpu,
+    GpuProcess,
+    HealthReading,
+    KernelReading,
+    LogEvent,
+    LogReading,
+    NvmlReading,
+    Process,
+    ProcessReading,
+    Reading,
+)
+from sidecar.model.samples import Instant, Sample, Tick
+from sidecar.model.vocabulary import Fault, Source
+from sidecar.parse.cgroup import parse_cgroup
+from sidecar.parse.kernel_line import KernelFold
+from sidecar.parse.log_line import read_line
+from sidecar.parse.resolve import ExpositionReader
+
+FORMAT = 1
+FILES = {
+    Source.VLLM_METRICS: "metrics.jsonl",
+    Source.VLLM_HEALTH: "health.jsonl",
+    Source.VLLM_LOG: "log.jsonl",
+    Source.CGROUP: "cgroup.jsonl",
+    Source.KERNEL_LOG: "kernel_log.jsonl",
+    Source.NVML: "nvml.jsonl",
+    Source.PROCESS: "process.jsonl",
+}
+FLOWING = frozenset({Source.VLLM_LOG, Source.KERNEL_LOG})
+"""Sources whose rows are events of their own time, gathered until the next tick."""
+MAX_ROW = 64 * 1024 * 1024
+"""Characters of one row: an exposition of 16 MiB, escaped, fits."""
+EDGE = 1e-6
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What ``recording.json`` says."""
+
+    created: float
+    about: str
+
+
+@dataclass(slots=True)
+class Recording:
+    """One recording directory. ``unreadable`` counts rows that were left out, by file."""
+
+    folder: Path
+    unreadable: Counter[str] = field(default_factory=Counter)
+
+    def header(self) -> Header:
+        """The description of the recording.
+
+        Raises:
+            RecordingError: the folder is no recording of a format we know.
+        """
+        path = self.folder / "recording.json"
+        try:
+            value = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is no JSON"
+            raise RecordingError(f"no recording in {self.folder}: recording.json: {why}") from None
+        if not isinstance(value, dict) or value.get("format") != FORMAT:
+            raise RecordingError(f"{path}: not a recording of format {FORMAT}")
+        created = value.get("created")
+        return Header(
+            created=float(created) if isinstance(created, int | float) else 0.0,
+            about=str(value.get("about", "")),
+        )
+
+    def path_of(self, source: Source) -> Path | None:
+        """The file of a source, plain or packed; None if the source was not there."""
+        name = FILES.get(source)
+        if name is None:
+            return None
+        for path in (self.folder / name, self.folder / f"{name}.gz"):
+            if path.is_file():
+                return path
+        return None
+
+    def sources(self) -> frozenset[Source]:
+        """The sources that were recorded."""
+        return frozenset(source for source in FILES if self.path_of(source) is not None)
+
+    def rows(self, source: Source) -> Iterator[tuple[float, int, Source, Row]]:
+        """The rows of one source in order of the file, which is the order of time.
+
+        Raises:
+            RecordingError: the file is there but must not be read.
+        """
+        path = self.path_of(source)
+        if path is None:
+            return
+        place = list(FILES).index(source)
+        last = -math.inf
+        for line in self.lines(path):
+            try:
+                row = json.loads(line)
+                at = float(row["t"])
+            except (ValueError, TypeError, KeyError, RecursionError):
+                at = math.nan
+                row = {}
+            if not math.isfinite(at) or not isinstance(row, dict):
+                self.unreadable[path.name] += 1
+                continue
+            last = max(last, at)
+            yield last, place, source, row
+
+    def lines(self, path: Path) -> Iterator[str]:
+        """The lines of a file, up to where it was cut."""
+        opener = gzip.open if path.suffix == ".gz" else open
+        try:
+            with opener(path, "rt", encoding="utf-8", errors="replace", newline="\n") as file:
+                while line := file.readline(MAX_ROW):
+                    if line.strip():
+                        yield line
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            self.unreadable[path.name] += 1
+        except OSError as error:
+            raise RecordingError(f"{path}: {error.strerror}") from None
+
+
+@dataclass(slots=True)
+class Decoder:
+    """Rows of a recording -> samples, with the parsers of the live sources."""
+
+    recording: Recording
+    expositions: ExpositionReader = field(default_factory=ExpositionReader)
+    kernel: KernelFold = field(default_factory=KernelFold)
+
+    def decode(self, source: Source, row: Row, at: Instant) -> Sample | None:
+        """The sample of one row of a polled source; None if the row cannot be read."""
+        try:
+            got = self.read(source, row)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+            self.recording.unreadable[FILES[source]] += 1
+            return None
+        if isinstance(got, Fault):
+            return Sample(source=source, at=at, fault=got)
+        return Sample(source=source, at=at, reading=got)
+
+    def read(self, source: Source, row: Row) -> Reading | Fault:
+        """What one row of a polled source says."""
+        match source:
+            case Source.VLLM_METRICS:
+                return self.read_metrics(row)
+            case Source.VLLM_HEALTH:
+                status = int(row["status"] or 0)
+                return HealthReading(status) if status else fault_named(row.get("error"))
+            case Source.CGROUP:
+                identity = row.get("identity")
+                return parse_cgroup(
+                    int(row["version"]), str(row["path"]), row["files"],
+                    int(identity) if identity is not None else None,
+                )
+            case Source.NVML:
+                return read_nvml(row)
+            case Source.PROCESS:
+                if row.get("error"):
+                    return fault_named(row["error"])
+                return ProcessReading(
+                    tuple(
+                        Process(int(p["pid"]), str(p["comm"]), optional_int(p.get("rss")))
+                        for p in row["processes"]
+                    )
+                )
+            case Source.VLLM_LOG | Source.KERNEL_LOG | Source.KUBERNETES:
+                raise ValueError("not a polled source")
+
+    def read_metrics(self, row: Row) -> Reading | Fault:
+        """What one scrape says."""
+        status = row.get("status")
+        if status is None:
+            return fault_named(row.get("error"))
+        if status != 200:  # noqa: PLR2004  (HTTP's own number)
+            return Fault.HTTP_STATUS
+        body = str(row["body"]).encode("utf-8", "surrogatepass")
+        try:
+            return self.expositions.read(body, str(row.get("content_type", "")))
+        except ValueError:
+            return Fault.MALFORMED
+
+
+def fault_named(name: object) -> Fault:
+    """The fault a recording names; another program's word for one counts as an I/O error."""
+    try:
+        return Fault(str(name))
+    except ValueError:
+        return Fault.REFUSED if name is None else Fault.IO_ERROR
+
+
+def optional_int(value: object) -> int | None:
+    """A whole number, None where the recording has none."""
+    return int(value) if isinstance(value, int | float) else None
+
+
+def read_nvml(row: Row) -> Reading | Fault:
+    """One reading of all GPUs."""
+    if row.get("error"):
+        return fault_named(row["error"])
+    return NvmlReading(
+        driver=str(row.get("driver", "")), gpus=tuple(read_gpu(gpu) for gpu in row["gpus"])
+    )
+
+
+def read_gpu(gpu: Mapping[str, Any]) -> Gpu:
+    """One GPU; the recording gives utilisation in percent."""
+    memory = gpu.get("memory") or {}
+    utilization = gpu.get("utilization")
+    processes = gpu.get("processes")
+    return Gpu(
+        index=int(gpu["index"]),
+        uuid=str(gpu.get("uuid", "")),
+        name=str(gpu.get("name", "")),
+        total=optional_int(memory.get("total")),
+        used=optional_int(memory.get("used")),
+        free=optional_int(memory.get("free")),
+        reserved=optional_int(memory.get("reserved")),
+        utilization=None if utilization is None else float(utilization) / 100,
+        processes=None
+        if processes is None
+        else tuple(GpuProcess(int(p["pid"]), optional_int(p.get("used"))) for p in processes),
+        mig=bool(gpu.get("mig", False)),
+        lost=bool(gpu.get("lost", False)),
+    )
+
+
+@dataclass(slots=True)
+class Gathered:
+    """What has come in for the next tick."""
+
+    samples: list[Sample] = field(default_factory=list)
+    lines: list[tuple[Instant, str]] = field(default_factory=list)
+    kernel: list[tuple[Instant, str]] = field(default_factory=list)
+
+
+def read_ticks(recording: Recording, interval_s: float) -> Iterator[Tick]:
+    """The ticks of a recording, on the grid of multiples of ``interval_s`` of the wall clock.
+
+    A polled sample belongs to the nearest grid point, as a live one is taken at its grid point;
+    lines belong to the first grid point after them.
+    """
+    decoder = Decoder(recording)
+    sources = recording.sources()
+    rows = heapq.merge(
+        *(with_grid(recording.rows(source), interval_s) for source in FILES if source in sources)
+    )
+    gathered: Gathered | None = None
+    now = 0
+    for point, at, _, source, row in rows:
+        if gathered is None:
+            gathered, now = Gathered(), point
+        while now < point:
+            yield make_tick(decoder, sources, gathered, now * interval_s)
+            gathered, now = Gathered(), now + 1
+        take(decoder, gathered, source, row, Instant(at, at))
+    if gathered is not None:
+        yield make_tick(decoder, sources, gathered, now * interval_s)
+
+
+GridRow = tuple[int, float, int, Source, "Row"]
+
+
+def with_grid(
+    rows: Iterator[tuple[float, int, Source, Row]], interval_s: float
+) -> Iterator["Placed"]:
+    """Rows with the number of their grid point in front."""
+    for at, place, source, row in rows:
+        share = at / interval_s
+        point = math.ceil(share - EDGE) if source in FLOWING else math.floor(share + 0.5)
+        yield Placed(point, at, place, source, row)
+
+
+class Placed(tuple[int, float, int, Source, Row]):
+    """A row at its grid point; ordered by point, time and source, never by its content."""
+
+    __slots__ = ()
+
+    def __new__(cls, *parts: Any) -> "Placed":
+        """A placed row."""
+        return super().__new__(cls, parts)
+
+    def __lt__(self, other: object) -> bool:
+        return isinstance(other, Placed) and tuple(self[:3]) < tuple(other[:3])
+
+
+def take(decoder: Decoder, gathered: Gathered, source: Source, row: Row, at: Instant) -> None:
+    """Gather one row."""
+    if source in FLOWING:
+        line = row.get("line")
+        if not isinstance(line, str):
+            decoder.recording.unreadable[FILES[source]] += 1
+        elif source is Source.VLLM_LOG:
+            gathered.lines.append((at, line))
+        else:
+            gathered.kernel.append((at, line))
+        return
+    sample = decoder.decode(source, row, at)
+    if sample is not None:
+        gathered.samples.append(sample)
+
+
+def make_tick(
+    decoder: Decoder, sources: frozenset[Source], gathered: Gathered, unix: float
+) -> Tick:
+    """The tick of one grid point. Lines come first: they are what led to the samples."""
+    at = Instant(unix, unix)
+    samples = []
+    if Source.VLLM_LOG in sources:
+        samples.append(Sample(source=Source.VLLM_LOG, at=at, reading=read_log(gathered.lines)))
+    if Source.KERNEL_LOG in sources:
+        kills = [kill for then, line in gathered.kernel for kill in decoder.kernel.feed(line, then)]
+        samples.append(
+            Sample(source=Source.KERNEL_LOG, at=at, reading=KernelReading(kills=tuple(kills)))
+        )
+    return Tick(at=at, samples=(*samples, *gathered.samples))
+
+
+def read_log(lines: list[tuple[Instant, str]]) -> LogReading:
+    """The matched lines of one tick."""
+    events = tuple(
+        LogEvent(
+            signature=match.signature.id,
+            at_monotonic=at.monotonic,
+            at_unix=at.unix,
+            origin=match.origin,
+            amount=match.amount,
+            numbers=match.numbers,
+        )
+        for at, line in lines
+        for match in read_line(line)
+    )
+    return LogReading(
+        events=events, lines=len(lines), bytes=sum(len(line) + 1 for _, line in lines)
+    )

@@ -1,0 +1,243 @@
+"""The server's process tree, from /proc: names and sizes, never arguments or environment."""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from sidecar.clock import ClockLike
+from sidecar.model.readings import Process, ProcessReading
+from sidecar.model.samples import Sample
+from sidecar.model.vocabulary import Fault, Source
+from sidecar.sources.base import Tap, sample_of
+from sidecar.sources.thread import CallThread
+
+PROC: Final = Path("/proc")
+_LISTEN: Final = "0A"
+_DEAD: Final = frozenset("ZXx")
+_FORWARDERS: Final = frozenset({"docker-proxy", "rootlessport", "slirp4netns", "pasta", "passt"})
+"""These listen on behalf of a server that lives elsewhere."""
+_KNOWN_MOST: Final = 4096
+_RETRY_SCANS: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class _Stat:
+    """One line of ``/proc/PID/stat``; ``born`` (clock ticks since boot) tells pids apart that recur."""
+
+    pid: int
+    comm: str
+    state: str
+    ppid: int
+    born: int
+    rss_pages: int
+
+
+class ProcessSource:
+    """Follows the process ``pid``, or whichever listens on TCP ``port``, and all that it starts.
+
+    A process seen in the tree once stays in it while it lives, also when its parents are gone.
+    """
+
+    name: Final = Source.PROCESS
+
+    def __init__(
+        self,
+        clock: ClockLike,
+        *,
+        limit_s: float,
+        pid: int | None = None,
+        port: int | None = None,
+        proc_root: Path = PROC,
+        tap: Tap | None = None,
+    ) -> None:
+        self._clock = clock
+        self._limit_s = limit_s
+        self._tree = _Tree(proc_root, pid, port)
+        self._thread = CallThread("process")
+        self._tap = tap
+
+    @property
+    def root_pid(self) -> int | None:
+        """The server's first process, also after its death; None if none was ever found."""
+        return self._tree.root_pid
+
+    async def open(self) -> None:
+        """Find the server, if it is there."""
+        await self.sample()
+
+    async def close(self) -> None:
+        """Let the thread go."""
+        self._thread.close()
+
+    async def sample(self) -> Sample:
+        """The tree now; empty once the server was there and none of its processes lives."""
+        begun = self._clock.now()
+        got = await self._thread.call(self._tree.read, self._limit_s)
+        if self._tap is not None and isinstance(got, ProcessReading):
+            rows = [{"pid": one.pid, "comm": one.comm, "rss": one.rss} for one in got.processes]
+            self._tap(begun, {"processes": rows})
+        return sample_of(self.name, begun, self._clock.now(), got)
+
+
+class _Tree:
+    """The closure over parents of all that was ever seen and lives; blocks."""
+
+    def __init__(self, proc_root: Path, pid: int | None, port: int | None) -> None:
+        self._proc = proc_root
+        self._given = pid
+        self._listeners = None if port is None else _Listeners(proc_root, port)
+        self._known: dict[int, int] = {}
+        self._page_bytes = os.sysconf("SC_PAGE_SIZE")
+        self.root_pid: int | None = None
+
+    def read(self) -> ProcessReading | Fault:
+        """The living processes of the tree, by pid."""
+        try:
+            table = {one.pid: one for one in _table(self._proc)}
+        except PermissionError:
+            return Fault.DENIED
+        except OSError:
+            return Fault.IO_ERROR
+        self._known = {
+            pid: born for pid, born in self._known.items() if _born(table.get(pid)) == born
+        }
+        if self.root_pid not in self._known:
+            fault = self._find(table)
+            if fault is not None and not self._known:
+                return fault if self.root_pid is None else ProcessReading(())
+        self._grow(table.values())
+        return ProcessReading(
+            tuple(
+                Process(pid=pid, comm=table[pid].comm, rss=table[pid].rss_pages * self._page_bytes)
+                for pid in sorted(self._known)
+            )
+        )
+
+    def _find(self, table: dict[int, _Stat]) -> Fault | None:
+        """Look for the server's processes; a pid that was given is looked for until it was seen."""
+        if self._given is not None:
+            found: Iterable[int] | Fault = [self._given] if self.root_pid is None else []
+        elif self._listeners is not None:
+            found = self._listeners.pids(table)
+        else:
+            found = []
+        if isinstance(found, Fault):
+            return found
+        living = [table[pid] for pid in found if _born(table.get(pid)) is not None]
+        if not living:
+            return Fault.ABSENT
+        self._known |= {one.pid: one.born for one in living}
+        self.root_pid = min(living, key=lambda one: (one.born, one.pid)).pid
+        return None
+
+    def _grow(self, table: Iterable[_Stat]) -> None:
+        children: dict[int, list[_Stat]] = {}
+        for one in table:
+            children.setdefault(one.ppid, []).append(one)
+        pending = list(self._known)
+        while pending and len(self._known) < _KNOWN_MOST:
+            for child in children.get(pending.pop(), ()):
+                if child.pid not in self._known and child.state not in _DEAD:
+                    self._known[child.pid] = child.born
+                    pending.append(child.pid)
+
+
+class _Listeners:
+    """Who holds a listening socket of a port. Looking through all descriptors is dear."""
+
+    def __init__(self, proc_root: Path, port: int) -> None:
+        self._proc = proc_root
+        self._port = port
+        self._failed: frozenset[str] = frozenset()
+        self._fault = Fault.ABSENT
+        self._skipped = 0
+
+    def pids(self, table: dict[int, _Stat]) -> list[int] | Fault:
+        """The pids, or that there is no such socket, or that we may not see whose it is."""
+        sockets = frozenset(self._sockets())
+        if not sockets:
+            return Fault.ABSENT
+        if sockets == self._failed and self._skipped < _RETRY_SCANS:
+            self._skipped += 1
+            return self._fault
+        found, denied = self._scan(sockets, table)
+        self._failed = frozenset() if found else sockets
+        self._fault = Fault.DENIED if denied else Fault.ABSENT
+        self._skipped = 0
+        return found or self._fault
+
+    def _scan(self, sockets: frozenset[str], table: dict[int, _Stat]) -> tuple[list[int], bool]:
+        found, denied = [], False
+        for one in table.values():
+            if one.comm in _FORWARDERS or one.state in _DEAD:
+                continue
+            try:
+                if _holds(self._proc / str(one.pid) / "fd", sockets):
+                    found.append(one.pid)
+            except PermissionError:
+                denied = True
+            except OSError:
+                continue
+        return found, denied
+
+    def _sockets(self) -> Iterator[str]:
+        """Listening sockets as descriptors name them; rows as in ``proc_net_tcp.rst``."""
+        for name in ("tcp", "tcp6"):
+            try:
+                text = (self._proc / "net" / name).read_text(errors="replace")
+            except OSError:
+                continue
+            for line in text.splitlines()[1:]:
+                fields = line.split()
+                if len(fields) > 9 and fields[3] == _LISTEN:  # noqa: PLR2004  (inode is field 9)
+                    port = fields[1].rpartition(":")[2]
+                    if port == f"{self._port:04X}":
+                        yield f"socket:[{fields[9]}]"
+
+
+def _holds(descriptors: Path, sockets: frozenset[str]) -> bool:
+    for entry in os.scandir(descriptors):
+        try:
+            if os.readlink(entry.path) in sockets:
+                return True
+        except FileNotFoundError:
+            continue
+    return False
+
+
+def _table(proc_root: Path) -> Iterator[_Stat]:
+    for name in os.listdir(proc_root):  # noqa: PTH208  (names are enough, thousands of them)
+        if not name.isdigit():
+            continue
+        try:
+            text = (proc_root / name / "stat").read_bytes().decode("utf-8", "replace")
+        except OSError:
+            # It ended between the listing and the reading, or is hidden from us.
+            continue
+        stat = _stat(text)
+        if stat is not None:
+            yield stat
+
+
+def _stat(text: str) -> _Stat | None:
+    """The name may hold spaces and parentheses, hence its end is the last parenthesis."""
+    head, _, tail = text.rpartition(")")
+    pid, _, comm = head.partition(" (")
+    fields = tail.split()
+    try:
+        return _Stat(
+            pid=int(pid),
+            comm=comm,
+            state=fields[0],
+            ppid=int(fields[1]),
+            born=int(fields[19]),
+            rss_pages=int(fields[21]),
+        )
+    except (ValueError, IndexError):
+        return None
+
+
+def _born(stat: _Stat | None) -> int | None:
+    return None if stat is None or stat.state in _DEAD else stat.born

@@ -1,0 +1,169 @@
+"""The fixed grid: sample everything at each point, hand the tick on, and wake early for failures.
+
+Grid points are multiples of the interval on the wall clock, so that a fleet shares its edges. Waiting
+is done on the monotonic clock. A late point is skipped and counted; the grid never shifts.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from sidecar.clock import ClockLike
+from sidecar.model.samples import Instant, Sample, Tick
+from sidecar.sources.base import SourceLike, Waking
+
+GATHER_SHARE = 0.4
+"""Share of an interval, at most ``GATHER_MOST_S``, that a tick waits for its samples. A source that
+takes longer keeps its call running, and its sample comes in an extra step when it is there."""
+GATHER_MOST_S = 0.5
+WAKE_GATHER_S = 0.2
+WAKE_GAP_S = 0.1
+"""Seconds between extra steps: a cgroup at its limit changes thousands of times a second."""
+
+
+@dataclass(slots=True)
+class Sampler:
+    """Keeps at most one call in flight for each source."""
+
+    sources: Sequence[SourceLike]
+    group: asyncio.TaskGroup
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+    calls: dict[int, asyncio.Task[Sample]] = field(default_factory=dict)
+
+    def start(self, sources: Sequence[SourceLike]) -> list[asyncio.Task[Sample]]:
+        """Begin a sample of each source that has none in flight; returns what is in flight."""
+        flying = []
+        for source in sources:
+            key = id(source)
+            if key not in self.calls:
+                task = self.group.create_task(source.sample(), name=f"sample {source.name}")
+                task.add_done_callback(lambda _: self.ready.set())
+                self.calls[key] = task
+            flying.append(self.calls[key])
+        return flying
+
+    def take(self) -> tuple[Sample, ...]:
+        """The samples that are there, in order of their instants."""
+        done = {key: task for key, task in self.calls.items() if task.done()}
+        for key in done:
+            del self.calls[key]
+        self.ready.clear()
+        samples = [task.result() for task in done.values() if not task.cancelled()]
+        return tuple(sorted(samples, key=lambda sample: sample.at))
+
+    def cancel(self) -> None:
+        """Give up what is in flight."""
+        for task in self.calls.values():
+            task.cancel()
+
+
+@dataclass(slots=True)
+class Grid:
+    """The points of the grid and where on it we are."""
+
+    interval_s: float
+    last_point: Instant | None = None
+
+    def next_point(self, now: Instant) -> tuple[float, float]:
+        """The next grid point: its unix time, and the monotonic time to wait for."""
+        unix = (math.floor(now.unix / self.interval_s + 1e-6) + 1) * self.interval_s
+        return unix, now.monotonic + (unix - now.unix)
+
+    def reach(self, unix: float, now: Instant) -> int:
+        """Note that a point was reached; returns how many points were missed since the last."""
+        before, self.last_point = self.last_point, now
+        if before is None:
+            return 0
+        # Counted on the monotonic clock: a stepped wall clock misses nothing.
+        return max(0, round((now.monotonic - before.monotonic) / self.interval_s) - 1)
+
+
+@dataclass(slots=True)
+class Ticker:
+    """Runs until ``stop`` is set."""
+
+    clock: ClockLike
+    interval_s: float
+    sources: Sequence[SourceLike]
+    consume: Callable[[Tick], None]
+    stop: asyncio.Event
+
+    async def run(self) -> None:
+        """Tick. Ends promptly once ``stop`` is set, whatever hangs."""
+        async with asyncio.TaskGroup() as group:
+            sampler = Sampler(self.sources, group)
+            woken: dict[int, SourceLike] = {}
+            watchers = [
+                group.create_task(self.watch(source, woken, sampler.ready), name=f"watch {source.name}")
+                for source in self.sources
+                if isinstance(source, Waking)
+            ]
+            stopper = group.create_task(self.stop.wait(), name="stop")
+            try:
+                await self.loop(sampler, woken, stopper)
+            finally:
+                sampler.cancel()
+                for task in (*watchers, stopper):
+                    task.cancel()
+
+    async def loop(
+        self, sampler: Sampler, woken: dict[int, SourceLike], stopper: "asyncio.Task[bool]"
+    ) -> None:
+        """Alternate between grid points and wake-ups."""
+        grid = Grid(self.interval_s)
+        unix, due = grid.next_point(self.clock.now())
+        while not self.stop.is_set():
+            timer = sampler.group.create_task(self.clock.until(due), name="timer")
+            waker = sampler.group.create_task(sampler.ready.wait(), name="wake")
+            await asyncio.wait({timer, waker, stopper}, return_when=asyncio.FIRST_COMPLETED)
+            reached = timer.done()
+            timer.cancel()
+            waker.cancel()
+            if self.stop.is_set():
+                return
+            if reached:
+                await self.tick(sampler, grid, unix)
+                unix, due = grid.next_point(self.clock.now())
+            else:
+                await self.wake(sampler, woken)
+
+    async def tick(self, sampler: Sampler, grid: Grid, unix: float) -> None:
+        """One grid point."""
+        now = self.clock.now()
+        missed = grid.reach(unix, now)
+        lateness = max(0.0, now.unix - unix)
+        if lateness >= self.interval_s:
+            # Late by whole intervals, or the wall clock stepped: this is another point.
+            unix = math.floor(now.unix / self.interval_s) * self.interval_s
+        flying = sampler.start(self.sources)
+        await asyncio.wait(flying, timeout=min(GATHER_MOST_S, GATHER_SHARE * self.interval_s))
+        self.consume(
+            Tick(
+                at=Instant(now.monotonic - (now.unix - unix), unix),
+                samples=sampler.take(),
+                missed=missed,
+                lateness_s=lateness,
+            )
+        )
+
+    async def wake(self, sampler: Sampler, woken: dict[int, SourceLike]) -> None:
+        """An extra step: a source was woken, or a slow sample has arrived."""
+        sources = list(woken.values())
+        woken.clear()
+        if sources:
+            quick = [s for s in self.sources if s in sources or s.name == "process"]
+            await asyncio.wait(sampler.start(quick), timeout=WAKE_GATHER_S)
+        samples = sampler.take()
+        if samples:
+            self.consume(Tick(at=self.clock.now(), samples=samples, on_grid=False))
+
+    async def watch(
+        self, source: Waking, woken: dict[int, SourceLike], ready: asyncio.Event
+    ) -> None:
+        """Wake the loop when the kernel says that a source may have something new."""
+        while True:
+            await source.wait()
+            woken[id(source)] = source  # type: ignore[assignment]  # a Waking source is a source
+            ready.set()
+            await self.clock.pause(WAKE_GAP_S)

@@ -1,0 +1,174 @@
+"""Reports of a believable server, in every verdict."""
+
+import math
+
+from sidecar.catalog import vllm_metrics as roles
+from sidecar.model.evidence import Evidence
+from sidecar.model.readings import CgroupReading, Gpu, Histogram, NvmlReading
+from sidecar.model.report import ClockStatus, EvidenceKey, LogStatus, Report, SourceStatus
+from sidecar.model.samples import Instant
+from sidecar.model.vocabulary import (
+    Cause,
+    Confidence,
+    Fault,
+    Kind,
+    Phase,
+    ServerState,
+    Severity,
+    Source,
+    Verdict,
+)
+from sidecar.model.window import (
+    CauseFound,
+    EngineWindow,
+    Judgement,
+    SourceWindow,
+    Spread,
+    Window,
+)
+
+START = 1_764_480_000.0
+AT = Instant(monotonic=1_000.0, unix=START + 15)
+GIB = 1024**3
+
+EVIDENCE_KEYS = (
+    EvidenceKey(Cause.PREEMPTION, Source.VLLM_METRICS, "preemptions_counter"),
+    EvidenceKey(Cause.CUDA_OOM, Source.VLLM_LOG, "torch_oom"),
+    EvidenceKey(Cause.HOST_OOM, Source.CGROUP, "oom_kill"),
+    EvidenceKey(Cause.HOST_OOM, Source.KERNEL_LOG, "oom_kill_record"),
+    EvidenceKey(Cause.ENGINE_FAILURE, Source.VLLM_LOG, "engine_dead"),
+    EvidenceKey(Cause.STALLED, Source.VLLM_METRICS, "no_progress"),
+)
+
+KINDS = {
+    Cause.HOST_OOM: (Kind.CGROUP, Source.CGROUP, "oom_kill"),
+    Cause.CUDA_OOM: (Kind.ALLOCATION_FAILURE, Source.VLLM_LOG, "torch_oom"),
+    Cause.ENGINE_FAILURE: (Kind.CRASHED, Source.VLLM_LOG, "engine_dead"),
+    Cause.STALLED: (Kind.UNSPECIFIED, Source.VLLM_METRICS, "no_progress"),
+    Cause.PREEMPTION: (Kind.RECOMPUTE, Source.VLLM_METRICS, "preemptions_counter"),
+}
+
+
+def make_engine() -> EngineWindow:
+    """A busy engine: 12 preemptions, 40 requests ended."""
+    return EngineWindow(
+        deltas={
+            roles.PREEMPTIONS: 12.0,
+            roles.PROMPT_TOKENS: 3_000.0,
+            roles.GENERATION_TOKENS: 4_500.0,
+            roles.FINISHED: 40.0,
+            roles.REJECTED: 0.0,
+        },
+        gauges={
+            roles.KV_USAGE: Spread(0.5, 0.75, 0.98, 0.9),
+            roles.RUNNING: Spread(4, 6, 8, 7),
+            roles.WAITING: Spread(0, 1, 3, 2),
+        },
+        histograms={
+            roles.TTFT: Histogram(((0.1, 10.0), (0.5, 30.0), (1.0, 40.0), (math.inf, 40.0)), 40, 16)
+        },
+        outcomes={"stop": 30.0, "length": 8.0, "abort": 2.0, "error": 0.0},
+    )
+
+
+def make_window(engines: int = 1, *, up: bool = True) -> Window:
+    """A window of 15 s."""
+    return Window(
+        start=START,
+        end=START + 15,
+        partial=False,
+        state=ServerState.SERVING if up else ServerState.DEAD,
+        phase=Phase.RUNTIME,
+        engines={str(n): make_engine() for n in range(engines)} if up else {},
+        evidence=(),
+        sources={
+            Source.VLLM_METRICS: SourceWindow(
+                readings=3 if up else 0, wanted=True, faults={} if up else {Fault.REFUSED: 3}
+            ),
+            Source.NVML: SourceWindow(faults={Fault.NO_DRIVER: 3}),
+        },
+        found=frozenset({roles.KV_USAGE, roles.RUNNING}) if up else frozenset(),
+        served=up,
+        down=not up,
+        info={"kv_cache_size_tokens": "4096"},
+    )
+
+
+def make_causes(verdict: Verdict) -> tuple[CauseFound, ...]:
+    """The cause behind a verdict, if it has one."""
+    causes = [cause for cause in Cause if cause.verdict is verdict]
+    return tuple(
+        CauseFound(
+            cause,
+            KINDS[cause][0],
+            Phase.RUNTIME,
+            Confidence.CONFIRMED,
+            Severity.CRITICAL,
+            (Evidence(cause, *KINDS[cause], at=AT, amount=2.0, engine="0"),),
+        )
+        for cause in causes
+    )
+
+
+def make_judgement(
+    verdict: Verdict = Verdict.NONE, engines: int = 1, *, up: bool = True
+) -> Judgement:
+    """A judged window."""
+    causes = make_causes(verdict)
+    return Judgement(
+        window=make_window(engines, up=up),
+        verdict=verdict,
+        severity=Severity.CRITICAL if causes else None,
+        causes=causes,
+        observable=dict.fromkeys(Cause, verdict is not Verdict.UNKNOWN),
+    )
+
+
+def make_gpus(count: int) -> NvmlReading:
+    """Alike GPUs of 24 GiB."""
+    return NvmlReading(
+        "570.1",
+        tuple(
+            Gpu(n, f"GPU-{n}", "NVIDIA L4", 24 * GIB, 20 * GIB, 4 * GIB, GIB // 2, 0.8, ())
+            for n in range(count)
+        ),
+    )
+
+
+def make_report(
+    verdict: Verdict = Verdict.NONE, *, engines: int = 1, gpus: int = 1, up: bool = True
+) -> Report:
+    """A report in which everything is known that the set-up can know."""
+    status = SourceStatus(configured=True, up=up, last_at=AT, duration_s=0.012)
+    return Report(
+        at=AT,
+        verdict=verdict,
+        state=ServerState.SERVING if up else ServerState.DEAD,
+        state_since=AT,
+        last_window=make_judgement(verdict, engines, up=up),
+        urgent=(),
+        windows_total={verdict: 3},
+        evidence_total=dict.fromkeys(EVIDENCE_KEYS, 2.0),
+        last_evidence=dict.fromkeys(Cause, AT.unix),
+        alerts={found.cause: found.severity for found in make_causes(verdict)},
+        observable=dict.fromkeys(Cause, True),
+        sources=dict.fromkeys(Source, status),
+        clock=ClockStatus(ticks=10, missed=1, lateness_s=0.001, skew_s=0.002),
+        log=LogStatus(lines=100, bytes=10_000, lag_bytes=0, dropped={"too_long": 1}),
+        found=frozenset({roles.KV_USAGE, roles.RUNNING}),
+        info={
+            "model_name": "facebook/opt-125m",
+            "vllm_version": "0.32.0",
+            "kv_cache_size_tokens": "4096",
+        },
+        nvml=make_gpus(gpus) if gpus else None,
+        cgroup=CgroupReading(
+            2,
+            "/kubepods/pod1",
+            events=dict.fromkeys(("low", "high", "max", "oom", "oom_kill", "oom_group_kill"), 1),
+            current=GIB,
+            limit=2 * GIB,
+            peak=GIB,
+            pressure={"some": 0.01, "full": 0.0},
+        ),
+    )

@@ -1,0 +1,196 @@
+"""Clients that are slow, broken or too many cannot hold the server."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pytest
+
+from sidecar.errors import ConfigError
+from sidecar.export import http
+from sidecar.export.http import HttpServer, Views
+from sidecar.export.metrics import Exposition
+from tests.export.reports import EVIDENCE_KEYS, make_judgement, make_report
+
+WINDOWS = [make_judgement(engines=20) for _ in range(1000)]
+"""As JSON some megabytes: more than the system's buffers take from a client that does not read."""
+
+
+@dataclass
+class Served:
+    server: HttpServer
+    port: int
+
+    async def ask(self, raw: bytes) -> bytes:
+        """Send bytes, read to the end."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(raw)
+        async with asyncio.timeout(20):
+            answer = await reader.read()
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+        return answer
+
+    async def ask_health(self) -> bytes:
+        return await self.ask(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    views = Views(make_report, lambda: WINDOWS, lambda: True)
+    server = HttpServer(views, Exposition(EVIDENCE_KEYS))
+    yield Served(server, await server.start("127.0.0.1", 0))
+    await server.stop(0.2)
+
+
+async def open_deaf(port: int) -> socket.socket:
+    """A client that asks for much and reads nothing."""
+    loop = asyncio.get_running_loop()
+    deaf = socket.socket()
+    deaf.settimeout(0.0)
+    deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    await loop.sock_connect(deaf, ("127.0.0.1", port))
+    await loop.sock_sendall(deaf, b"GET /api/windows?limit=1000 HTTP/1.1\r\nHost: x\r\n\r\n")
+    return deaf
+
+
+async def wait_for_requests(server: HttpServer, count: int) -> None:
+    async with asyncio.timeout(20):
+        while server.requests != count:
+            await asyncio.get_running_loop().run_in_executor(None, lambda: None)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01secret",
+        b"secret\r\n\r\n",
+        b"GET /metrics HTTP/9.9\r\nsecret\r\n\r\n",
+        b"GET /metrics HTTP/1.1\r\nsecret header\r\n\r\n",
+        b"GET /" + b"secret" * 4000 + b" HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"secret" * 4000 + b"\r\n\r\n",
+    ],
+)
+async def test_broken_requests_get_one_line_that_quotes_nothing(served: Served, raw: bytes) -> None:
+    answer = await served.ask(raw)
+    assert answer.startswith(b"HTTP/1.")
+    assert b" 400 " in answer.split(b"\r\n")[0]
+    assert b"secret" not in answer
+    assert b"aiohttp" not in answer
+    assert answer.endswith(b"this is no HTTP request\n")
+
+
+async def test_a_client_that_asks_nothing_is_closed(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "FIRST_REQUEST_S", 0.05)
+    assert await served.ask(b"GET /metrics HTTP/1.1\r\nHost:") == b""
+    assert await served.ask(b"") == b""
+    assert b" 200 " in await served.ask_health()
+
+
+async def test_a_client_that_falls_silent_after_an_answer_is_closed(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "IDLE_S", 0.05)
+    answer = await served.ask(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /metr")
+    assert answer.count(b"HTTP/1.1 200") == 1
+
+
+async def test_a_client_that_does_not_read_is_cut_off(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "ANSWER_S", 0.2)
+    deaf = await open_deaf(served.port)
+    await wait_for_requests(served.server, 1)
+    await wait_for_requests(served.server, 0)
+    assert b" 200 " in await served.ask_health()
+    deaf.close()
+
+
+async def test_one_request_too_many_is_told_to_come_back(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "MAX_REQUESTS", 2)
+    deaf = [await open_deaf(served.port) for _ in range(2)]
+    await wait_for_requests(served.server, 2)
+    answer = await served.ask_health()
+    assert b" 503 " in answer
+    assert b"Retry-After: 1" in answer
+    for client in deaf:
+        client.close()
+    await wait_for_requests(served.server, 0)
+    assert b" 200 " in await served.ask_health()
+
+
+async def test_a_connection_too_many_is_dropped(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "MAX_CONNECTIONS", 1)
+    _, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    await wait_for_requests(served.server, 0)
+    answer = b""
+    with suppress(ConnectionError):
+        answer = await served.ask_health()
+    assert answer == b""
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_stop_does_not_wait_for_clients_that_do_not_read(served: Served) -> None:
+    deaf = await open_deaf(served.port)
+    await wait_for_requests(served.server, 1)
+    async with asyncio.timeout(10):
+        await served.server.stop(0.1)
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", served.port)
+    deaf.close()
+
+
+async def test_a_page_that_fails_says_only_that(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> bool:
+        raise RuntimeError("secret")
+
+    broken = Views(make_report, lambda: WINDOWS, fail)
+    monkeypatch.setattr(served.server.pages, "views", broken)
+    answer = await served.ask_health()
+    assert b" 500 " in answer
+    assert answer.endswith(b"internal error\n")
+    assert b"secret" not in answer
+
+
+async def test_a_taken_port_is_one_clear_line(served: Served) -> None:
+    other = HttpServer(served.server.pages.views, Exposition(EVIDENCE_KEYS))
+    with pytest.raises(
+        ConfigError, match=rf"^cannot listen on 127\.0\.0\.1:{served.port}: [a-z ]+$"
+    ):
+        await other.start("127.0.0.1", served.port)
+    await other.stop()
+
+
+@pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 99_999), ("203.0.113.1", 0), ("::zz", 1)])
+async def test_an_address_that_is_not_ours_is_one_clear_line(host: str, port: int) -> None:
+    views = Views(make_report, list, lambda: True)
+    with pytest.raises(ConfigError, match=r"^cannot listen on [^\n]+$"):
+        await HttpServer(views, Exposition(EVIDENCE_KEYS)).start(host, port)
+
+
+@pytest.mark.parametrize("host", ["::1", "[::1]"])
+async def test_ipv6_is_served(host: str) -> None:
+    server = HttpServer(Views(make_report, list, lambda: True), Exposition(EVIDENCE_KEYS))
+    try:
+        port = await server.start(host, 0)
+    except ConfigError:
+        pytest.skip("this machine has no IPv6")
+    reader, writer = await asyncio.open_connection("::1", port)
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert (await reader.read()).startswith(b"HTTP/1.1 200")
+    writer.close()
+    await writer.wait_closed()
+    await server.stop()

@@ -1,0 +1,169 @@
+"""Each page says what it should, and only that."""
+
+import gzip
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field, replace
+
+import aiohttp
+import pytest
+
+from sidecar.export.http import HttpServer, Views
+from sidecar.export.metrics import Exposition
+from sidecar.model.report import Report
+from sidecar.model.vocabulary import Verdict
+from sidecar.model.window import Judgement
+from tests.export.reports import EVIDENCE_KEYS, make_judgement, make_report
+
+
+@dataclass
+class Stage:
+    """What the server is shown."""
+
+    report: Report | None = field(default_factory=make_report)
+    windows: list[Judgement] = field(default_factory=list)
+    alive: bool = True
+
+    def views(self) -> Views:
+        return Views(lambda: self.report, lambda: self.windows, lambda: self.alive)
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+Ask = Callable[..., Awaitable[Answer]]
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+@pytest.fixture
+async def ask(stage: Stage) -> AsyncIterator[Ask]:
+    server = HttpServer(stage.views(), Exposition(EVIDENCE_KEYS))
+    port = await server.start("127.0.0.1", 0)
+    plain = {"Accept-Encoding": "identity"}
+    async with aiohttp.ClientSession(auto_decompress=False, headers=plain) as session:
+
+        async def ask(path: str, method: str = "GET", **headers: str) -> Answer:
+            url = f"http://127.0.0.1:{port}{path}"
+            sent = {name.replace("_", "-"): value for name, value in headers.items()}
+            async with session.request(method, url, headers=sent) as response:
+                return Answer(response.status, dict(response.headers), await response.read())
+
+        yield ask
+    await server.stop()
+
+
+async def test_metrics_are_text_by_default(ask: Ask) -> None:
+    answer = await ask("/metrics")
+    assert answer.status == 200
+    assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert b'vllm_sidecar_verdict{verdict="none"} 1.0' in answer.body
+
+
+async def test_metrics_are_openmetrics_and_gzip_where_asked(ask: Ask) -> None:
+    answer = await ask(
+        "/metrics", Accept="application/openmetrics-text;version=1.0.0", Accept_Encoding="gzip"
+    )
+    assert answer.headers["Content-Type"].startswith("application/openmetrics-text; version=1.0.0")
+    assert answer.headers["Content-Encoding"] == "gzip"
+    assert gzip.decompress(answer.body).endswith(b"# EOF\n")
+
+
+async def test_the_latest_report_is_shown(ask: Ask, stage: Stage) -> None:
+    await ask("/metrics")
+    stage.report = make_report(Verdict.STALLED)
+    assert b'vllm_sidecar_verdict{verdict="stalled"} 1.0' in (await ask("/metrics")).body
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/api/report", "/readyz"])
+async def test_before_the_first_tick_there_is_no_answer_yet(
+    ask: Ask, stage: Stage, path: str
+) -> None:
+    stage.report = None
+    assert (await ask(path)).status == 503
+
+
+async def test_health_is_the_clock(ask: Ask, stage: Stage) -> None:
+    assert (await ask("/healthz")).status == 200
+    stage.alive = False
+    assert (await ask("/healthz")).status == 503
+
+
+async def test_ready_needs_a_closed_window_and_the_clock(ask: Ask, stage: Stage) -> None:
+    assert (await ask("/readyz")).status == 200
+    stage.alive = False
+    assert (await ask("/readyz")).body == b"the clock is late\n"
+    stage.alive = True
+    stage.report = replace(make_report(), last_window=None)
+    assert (await ask("/readyz")).body == b"no window is closed yet\n"
+
+
+async def test_windows_come_newest_last_and_limited(ask: Ask, stage: Stage) -> None:
+    stage.windows = [make_judgement(verdict) for verdict in Verdict] * 20
+    windows = json.loads((await ask("/api/windows")).body)
+    assert len(windows) == 100
+    two = json.loads((await ask("/api/windows?limit=2")).body)
+    assert [window["verdict"] for window in two] == ["stalled", "unknown"]
+    assert json.loads((await ask("/api/windows?limit=999999999")).body)[0]["verdict"] == "none"
+
+
+async def test_no_windows_are_an_empty_array(ask: Ask) -> None:
+    answer = await ask("/api/windows")
+    assert answer.headers["Content-Type"] == "application/json"
+    assert answer.body == b"[]"
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "x", "", "1.5", "9999999999", "2&limit=3", "%D9%A3"])
+async def test_a_bad_limit_is_refused_in_one_line(ask: Ask, limit: str) -> None:
+    answer = await ask(f"/api/windows?limit={limit}")
+    assert answer.status == 400
+    assert answer.body == b"limit must be a whole number from 1\n"
+
+
+async def test_the_report_is_json(ask: Ask) -> None:
+    assert json.loads((await ask("/api/report")).body)["state"] == "serving"
+
+
+async def test_the_page_links_to_the_others(ask: Ask) -> None:
+    answer = await ask("/")
+    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+    for path in (b"/metrics", b"/api/report", b"/api/windows", b"/healthz", b"/readyz"):
+        assert b'href="%s"' % path in answer.body
+
+
+async def test_head_has_the_headers_without_the_body(ask: Ask) -> None:
+    answer = await ask("/api/report", "HEAD")
+    assert answer.status == 200
+    assert int(answer.headers["Content-Length"]) > 100
+    assert answer.body == b""
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
+async def test_other_methods_are_refused(ask: Ask, method: str) -> None:
+    answer = await ask("/metrics", method)
+    assert answer.status == 405
+    assert answer.headers["Allow"] == "GET, HEAD"
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics", "/nothing", "/api/windows?limit=x"])
+async def test_every_answer_has_the_security_headers_and_no_version(ask: Ask, path: str) -> None:
+    headers = (await ask(path)).headers
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["X-Frame-Options"] == "DENY"
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+    assert headers["Cache-Control"] == "no-store"
+    assert headers["Server"] == "vllm-sidecar"
+
+
+async def test_nothing_that_was_asked_is_said_back(ask: Ask) -> None:
+    for path in ("/<script>evil</script>", "/api/windows?limit=evil", "/metrics?name[]=evil"):
+        answer = await ask(path, X_Evil="evil")
+        assert b"evil" not in answer.body
+        assert "evil" not in str(answer.headers)

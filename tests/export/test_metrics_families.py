@@ -1,0 +1,154 @@
+"""What the exposition says about a report, and what it leaves unsaid."""
+
+from dataclasses import replace
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from sidecar.catalog import exported
+from sidecar.export.metrics import ROWS, Exposition, Format
+from sidecar.model.readings import CgroupReading
+from sidecar.model.report import Report, SourceStatus
+from sidecar.model.vocabulary import Cause, Fault, Severity, Source, Verdict
+from tests.export.reports import EVIDENCE_KEYS, make_report
+
+Found = dict[str, dict[tuple[str, ...], float]]
+
+
+def read(report: Report) -> Found:
+    payload = Exposition(EVIDENCE_KEYS).payload(report, Format.TEXT, compressed=False)
+    found: Found = {}
+    for family in text_string_to_metric_families(payload.body.decode()):
+        for sample in family.samples:
+            rows = found.setdefault(sample.name.removeprefix("vllm_sidecar_"), {})
+            rows[tuple(value for _, value in sorted(sample.labels.items()))] = sample.value
+    return found
+
+
+def make_first_report() -> Report:
+    """Before anything was read."""
+    return replace(
+        make_report(up=False, gpus=0),
+        last_window=None,
+        windows_total={},
+        evidence_total={},
+        last_evidence={},
+        alerts={},
+        observable={},
+        sources={},
+        found=frozenset(),
+        info={},
+        cgroup=None,
+    )
+
+
+def test_every_family_of_the_table_is_rendered_once_and_in_order() -> None:
+    assert tuple(family for family, _ in ROWS) == exported.FAMILIES
+
+
+def test_a_full_report_shows_every_family_of_the_table() -> None:
+    found = read(make_report(Verdict.PREEMPTION))
+    names = {family.name.removeprefix(exported.PREFIX) for family in exported.FAMILIES}
+    assert names <= set(found)
+
+
+@pytest.mark.parametrize(
+    "family", [family for family in exported.FAMILIES if family.complete], ids=lambda f: str(f.name)
+)
+def test_complete_sets_are_there_from_the_first_scrape(family: exported.Family) -> None:
+    rows = read(make_first_report())[family.name.removeprefix(exported.PREFIX)]
+    if family is exported.EVIDENCE:
+        assert len(rows) == len(EVIDENCE_KEYS)
+    else:
+        assert len(rows) == family.series
+    assert set(rows.values()) <= {0.0, 1.0}
+
+
+def test_exactly_the_verdict_of_the_report_is_one() -> None:
+    for verdict in Verdict:
+        rows = read(make_report(verdict))["verdict"]
+        assert [labels for labels, value in rows.items() if value] == [(verdict.value,)]
+
+
+def test_an_episode_raises_its_cause_and_severity_only() -> None:
+    report = replace(make_report(), alerts={Cause.PREEMPTION: Severity.WARNING})
+    rows = read(report)["alert"]
+    assert len(rows) == len(Cause) * len(Severity)
+    assert [labels for labels, value in rows.items() if value] == [("preemption", "warning")]
+
+
+def test_what_nobody_measured_is_absent_not_zero() -> None:
+    found = read(make_first_report())
+    for name in (
+        "window_end_timestamp_seconds",
+        "last_evidence_timestamp_seconds",
+        "window_preemptions",
+        "window_requests",
+        "kv_capacity_tokens",
+        "kv_usage_ratio",
+        "requests",
+        "latency_seconds",
+        "throughput_tokens_per_second",
+        "gpu_memory_bytes",
+        "host_memory_bytes",
+        "host_memory_events_total",
+        "target_info",
+        "source_duration_seconds",
+    ):
+        assert name not in found
+    assert found["source_up"][("nvml",)] == 0
+
+
+def test_a_server_that_is_down_shows_no_old_requests() -> None:
+    found = read(make_report(Verdict.ENGINE_FAILURE, up=False))
+    assert "requests" not in found
+    assert "kv_usage_ratio" not in found
+
+
+def test_no_limit_and_a_vanished_group_are_absent() -> None:
+    found = read(replace(make_report(), cgroup=CgroupReading(2, "/x", current=5)))
+    assert found["host_memory_bytes"] == {("current",): 5.0}
+    assert "host_memory_events_total" not in found
+    gone = replace(make_report(), cgroup=CgroupReading(2, "/x", gone=True, current=5))
+    assert "host_memory_bytes" not in read(gone)
+
+
+def test_a_fault_a_source_should_not_have_counts_as_io_error() -> None:
+    status = SourceStatus(errors={Fault.NO_DRIVER: 2, Fault.IO_ERROR: 1, Fault.DENIED: 4})
+    rows = read(replace(make_report(), sources={Source.CGROUP: status}))["source_errors_total"]
+    assert rows["io_error", "cgroup"] == 3
+    assert rows["denied", "cgroup"] == 4
+
+
+def test_an_unknown_reason_for_dropped_lines_counts_as_other() -> None:
+    report = make_report()
+    log = replace(report.log, dropped={"a user's text": 5, "too_long": 2})
+    rows = read(replace(report, log=log))["log_dropped_total"]
+    assert rows[("other",)] == 5
+    assert rows[("too_long",)] == 2
+
+
+def test_evidence_outside_the_closed_set_makes_no_series() -> None:
+    payload = Exposition(EVIDENCE_KEYS[:1]).payload(make_report(), Format.TEXT, compressed=False)
+    assert payload.body.count(b"\nvllm_sidecar_evidence_total{") == 1
+
+
+def test_the_model_name_is_cut_and_printable() -> None:
+    info = {"model_name": "m\n" + "x" * 100, "api_key": "sk-secret"}
+    (labels,) = read(replace(make_report(), info=info))["target_info"]
+    assert labels == ("m?" + "x" * 62,)
+
+
+def test_our_own_process_is_told() -> None:
+    found = read(make_report())
+    assert found["process_resident_memory_bytes"][()] > 1_000_000
+    assert found["process_cpu_seconds_total"][()] > 0
+    assert found["process_start_time_seconds"][()] > 1_000_000_000
+
+
+def test_a_report_is_rendered_once_per_form() -> None:
+    exposition = Exposition(EVIDENCE_KEYS)
+    report = make_report()
+    first = exposition.payload(report, Format.TEXT, compressed=True)
+    assert exposition.payload(report, Format.TEXT, compressed=True) is first
+    assert exposition.payload(make_report(), Format.TEXT, compressed=True) is not first

@@ -1,0 +1,145 @@
+"""Windows and reports as JSON: fixed keys, fixed order, nothing that a user wrote."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from sidecar.catalog import vllm_metrics as roles
+from sidecar.export.results import encode, number, plain_text, report_result, window_result
+from sidecar.model.readings import Histogram
+from sidecar.model.vocabulary import Cause, Verdict
+from sidecar.model.window import EngineWindow
+from tests.export.reports import START, make_judgement, make_report
+
+
+def test_a_window_has_the_keys_of_the_interface_in_order() -> None:
+    result = window_result(make_judgement(Verdict.PREEMPTION))
+    assert list(result)[:8] == [
+        "window",
+        "verdict",
+        "severity",
+        "causes",
+        "observable",
+        "budgets",
+        "latency",
+        "lever",
+    ]
+    assert result["window"] == {"start": START, "end": START + 15}
+    assert result["verdict"] == "preemption"
+    assert result["lever"] is None
+    assert result["causes"] == [
+        {
+            "cause": "preemption",
+            "kind": "recompute",
+            "phase": "runtime",
+            "confidence": "confirmed",
+            "severity": "critical",
+            "evidence": [
+                {
+                    "source": "vllm_metrics",
+                    "signal": "preemptions_counter",
+                    "amount": 2,
+                    "at": START + 15,
+                    "engine": "0",
+                }
+            ],
+        }
+    ]
+
+
+def test_a_quiet_window_has_no_severity_and_no_cause() -> None:
+    result = window_result(make_judgement())
+    assert result["severity"] is None
+    assert result["causes"] == []
+    assert result["observable"] == {cause.value: True for cause in Cause}
+
+
+def test_budgets_latency_and_work_are_told_by_engine() -> None:
+    result = window_result(make_judgement(engines=2))
+    assert result["budgets"]["1"] == {  # type: ignore[call-overload,index]
+        "kv_capacity_tokens": 4096,
+        "kv_usage": {"min": 0.5, "mean": 0.75, "max": 0.98, "last": 0.9},
+        "running": {"min": 4, "mean": 6, "max": 8, "last": 7},
+        "waiting": {"min": 0, "mean": 1, "max": 3, "last": 2},
+    }
+    assert result["latency"] == {
+        "ttft": {"count": 80, "mean": 0.4, "p50": 0.3, "p95": 0.9, "p99": 0.98}
+    }
+    assert result["preemptions"] == {"0": 12, "1": 12}
+    assert result["requests"] == {"aborted": 4, "error": 0, "rejected": 0, "success": 76}
+    assert result["throughput"] == {"prompt": 400, "generation": 600}
+
+
+def test_what_was_not_measured_has_no_key() -> None:
+    result = window_result(make_judgement(Verdict.UNKNOWN, up=False))
+    assert result["budgets"] == {}
+    assert result["latency"] == {}
+    assert result["preemptions"] == {}
+    assert result["throughput"] == {}
+
+
+def test_engines_stand_in_the_order_of_their_numbers_whatever_order_they_came_in() -> None:
+    judgement = make_judgement(engines=12)
+    turned = replace(
+        judgement.window, engines=dict(reversed(list(judgement.window.engines.items())))
+    )
+    text = encode(window_result(replace(judgement, window=turned)))
+    assert text == encode(window_result(judgement))
+    assert list(json.loads(text)["budgets"]) == [str(n) for n in range(12)]
+
+
+def test_a_histogram_without_observations_is_no_latency() -> None:
+    judgement = make_judgement()
+    idle = EngineWindow(histograms={roles.TTFT: Histogram(((1.0, 0.0), (math.inf, 0.0)), 0, 0)})
+    result = window_result(
+        replace(judgement, window=replace(judgement.window, engines={"0": idle}))
+    )
+    assert result["latency"] == {}
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (3.0, "3"),
+        (0.1 + 0.2, "0.3"),
+        (1_764_480_000.123_456_7, "1764480000.123457"),
+        (-0.0, "0"),
+        (math.nan, "null"),
+        (math.inf, "null"),
+        (None, "null"),
+        (10**400, "null"),
+        (1e-9, "0"),
+    ],
+)
+def test_numbers_are_written_shortly_and_always_validly(value: float | None, written: str) -> None:
+    assert encode(number(value)) == written
+
+
+def test_texts_are_cut_and_printable() -> None:
+    assert plain_text("a\x1b[31m\n" + "b" * 100) == "a?[31m?" + "b" * 57
+    assert plain_text("\ud800") == "?"
+
+
+def test_a_report_tells_each_source_and_no_path_or_unlisted_fact() -> None:
+    report = replace(make_report(), info={"model_name": "m", "token": "sk-secret"})
+    text = encode(report_result(report))
+    result = json.loads(text)
+    assert result["sources"]["nvml"]["up"] is True
+    assert result["info"] == {"model_name": "m"}
+    assert result["gpus"][0]["memory"]["total"] == 24 * 1024**3
+    assert result["host_memory"]["limit"] == 2 * 1024**3
+    assert result["last_window"]["verdict"] == "none"
+    assert "sk-secret" not in text
+    assert "kubepods" not in text
+
+
+def test_a_first_report_has_no_window() -> None:
+    result = report_result(
+        replace(make_report(), last_window=None, nvml=None, cgroup=None, sources={})
+    )
+    assert result["last_window"] is None
+    assert result["gpus"] == []
+    assert result["host_memory"] is None
+    assert result["sources"]["cgroup"]["configured"] is False  # type: ignore[call-overload,index]

@@ -1,0 +1,90 @@
+"""A window as a line that a person understands."""
+
+from dataclasses import replace
+
+import pytest
+
+from sidecar.export.words import iso_time, window_line
+from sidecar.model.vocabulary import Cause, Confidence, Kind, Verdict
+from tests.export.reports import make_causes, make_judgement
+
+
+def test_a_quiet_window_says_that_all_could_be_seen() -> None:
+    assert window_line(make_judgement()) == (
+        "2025-11-30T05:20:15Z none: every cause could have been seen and none was; "
+        "40 requests finished"
+    )
+
+
+def test_preemption_is_said_with_its_counts() -> None:
+    assert window_line(make_judgement(Verdict.PREEMPTION)) == (
+        "2025-11-30T05:20:15Z preemption (critical): 12 preemptions in 15 s while 40 requests "
+        "finished, KV cache up to 98% full"
+    )
+
+
+def test_a_failure_is_said_with_its_signs() -> None:
+    line = window_line(make_judgement(Verdict.HOST_OOM, up=False))
+    assert line.endswith(
+        "host_oom (critical): the kernel killed at the memory limit of the control group "
+        "(cgroup oom_kill x2)"
+    )
+
+
+def test_a_stall_is_said_with_its_length() -> None:
+    judgement = make_judgement(Verdict.STALLED)
+    line = window_line(replace(judgement, window=replace(judgement.window, stalled_s=12.5)))
+    assert "no token moved for 12.5 s while up to 8 requests ran and 3 waited" in line
+
+
+def test_unknown_says_what_could_not_be_seen_and_why() -> None:
+    line = window_line(make_judgement(Verdict.UNKNOWN, up=False))
+    assert "host_oom, cuda_oom, engine_failure, stalled and preemption could not" in line
+    assert line.endswith("(vllm_metrics refused x3)")
+
+
+def test_a_blind_window_is_not_called_healthy() -> None:
+    judgement = make_judgement(Verdict.UNKNOWN)
+    line = window_line(replace(judgement, window=replace(judgement.window, blind=True)))
+    assert "answered but showed no series that is known" in line
+
+
+def test_the_other_causes_are_named() -> None:
+    judgement = make_judgement(Verdict.HOST_OOM)
+    both = replace(judgement, causes=(*judgement.causes, *make_causes(Verdict.PREEMPTION)))
+    assert window_line(both).endswith("; also preemption")
+
+
+def test_the_two_ways_to_lack_gpu_memory_are_told_apart() -> None:
+    judgement = make_judgement(Verdict.CUDA_OOM)
+    (found,) = judgement.causes
+    refused = replace(judgement, causes=(replace(found, kind=Kind.CAPACITY_REJECTION),))
+    assert "allocation of GPU memory failed" in window_line(judgement)
+    assert "refused to start for lack of GPU memory" in window_line(refused)
+
+
+def test_a_suspicion_is_called_one_and_a_partial_window_too() -> None:
+    judgement = make_judgement(Verdict.ENGINE_FAILURE)
+    (found,) = judgement.causes
+    unsure = replace(
+        judgement,
+        causes=(replace(found, confidence=Confidence.SUSPECTED),),
+        window=replace(judgement.window, partial=True),
+    )
+    assert "suspected only" in window_line(unsure)
+    assert window_line(unsure).endswith(", partial window")
+
+
+@pytest.mark.parametrize("cause", Cause)
+@pytest.mark.parametrize("kind", Kind)
+def test_every_cause_and_kind_has_a_line(cause: Cause, kind: Kind) -> None:
+    judgement = make_judgement(cause.verdict)
+    (found,) = judgement.causes
+    line = window_line(replace(judgement, causes=(replace(found, kind=kind),)))
+    assert f" {cause.value} (critical): " in line
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize("unix", [float("inf"), float("nan"), 1e18, -1e18])
+def test_a_time_outside_the_calendar_is_no_error(unix: float) -> None:
+    assert iso_time(unix) == "?"

@@ -1,0 +1,77 @@
+"""A call that never returns costs its own source one thread, and nobody anything else."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from sidecar.model.vocabulary import Fault
+from sidecar.sources.thread import CallThread
+from tests.fakes.patience import until
+
+
+async def test_a_call_gives_its_value_or_its_exception() -> None:
+    calls = CallThread("test")
+    assert await calls.call(lambda: 7, 5) == 7
+    with pytest.raises(ZeroDivisionError):
+        await calls.call(lambda: 1 // 0, 5)
+    calls.close()
+
+
+async def test_all_calls_are_made_on_one_thread() -> None:
+    calls = CallThread("test")
+    made = {await calls.call(threading.get_ident, 5) for _ in range(5)}
+    assert len(made) == 1
+    assert threading.get_ident() not in made
+    calls.close()
+
+
+async def test_a_stuck_call_times_out_then_is_busy_then_recovers() -> None:
+    calls, release = CallThread("test"), threading.Event()
+    assert await calls.call(lambda: release.wait(20), 0.05) is Fault.TIMEOUT
+    assert await calls.call(lambda: 1, 5) is Fault.BUSY
+    assert calls.busy
+    release.set()
+    await until(lambda: not calls.busy)
+    assert await calls.call(lambda: 1, 5) == 1
+    calls.close()
+
+
+async def test_the_loop_goes_on_while_a_call_blocks() -> None:
+    calls, release = CallThread("test"), threading.Event()
+    asyncio.get_running_loop().call_soon(release.set)
+    assert await calls.call(lambda: release.wait(20), 20) is True
+    calls.close()
+
+
+async def test_a_caller_that_gives_up_leaves_the_thread_usable() -> None:
+    calls, release = CallThread("test"), threading.Event()
+    waiting = asyncio.ensure_future(calls.call(lambda: release.wait(20), 20))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    release.set()
+    await until(lambda: not calls.busy)
+    assert await calls.call(lambda: 1, 5) == 1
+    calls.close()
+
+
+def test_a_process_with_a_stuck_call_ends() -> None:
+    program = """
+import asyncio, time, uvloop
+from sidecar.sources.thread import CallThread
+async def main():
+    calls = CallThread("stuck")
+    print(await calls.call(lambda: time.sleep(600), 0.05))
+    calls.close()
+with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    runner.run(main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert done.stdout == "timeout\n"
+    assert done.stderr == ""

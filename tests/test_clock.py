@@ -1,0 +1,47 @@
+"""The real clock never returns early; the fake one moves only by hand."""
+
+import asyncio
+
+from sidecar.clock import Clock
+from tests.fakes.clock import FakeClock, settle
+
+
+async def test_the_clock_never_returns_early() -> None:
+    clock = Clock()
+    for _ in range(20):
+        due = clock.now().monotonic + 0.002
+        await clock.until(due)
+        assert clock.now().monotonic >= due
+
+
+async def test_a_moment_in_the_past_is_reached_at_once_but_lets_others_run() -> None:
+    ran: list[int] = []
+    asyncio.get_running_loop().call_soon(ran.append, 1)
+    await Clock().until(0)
+    assert ran == [1]
+
+
+async def test_the_fake_clock_wakes_sleepers_each_at_its_moment() -> None:
+    clock, woken = FakeClock(), list[tuple[str, float]]()
+
+    async def sleep(name: str, seconds: float) -> None:
+        await clock.pause(seconds)
+        woken.append((name, clock.now().monotonic - 1000))
+
+    async with asyncio.TaskGroup() as group:
+        for name, seconds in (("b", 2.0), ("a", 1.0), ("c", 5.0)):
+            group.create_task(sleep(name, seconds))
+        await settle()
+        assert clock.sleeping == 3
+        await clock.advance(4)
+        assert woken == [("a", 1.0), ("b", 2.0)]
+        await clock.advance(1)
+    assert woken[-1] == ("c", 5.0)
+
+
+def test_a_stepped_wall_clock_leaves_the_monotonic_one_alone() -> None:
+    clock = FakeClock()
+    before = clock.now()
+    clock.step_unix(-3600)
+    assert clock.now().monotonic == before.monotonic
+    assert clock.now().unix == before.unix - 3600
