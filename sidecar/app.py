@@ -5,12 +5,12 @@ final state can be scraped.
 """
 
 import asyncio
-import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from sidecar.catalog.evidence import EVIDENCE
 from sidecar.classify.policy import Policy
@@ -41,6 +41,7 @@ READ_LIMIT_S = 2.0
 KEPT_WINDOWS = 1000
 LATE_INTERVALS = 3
 OPEN_LIMIT_S = 2.0
+CLOSE_LIMIT_S = 0.5
 
 
 @dataclass(slots=True)
@@ -72,7 +73,7 @@ def build_sources(settings: Settings, clock: ClockLike) -> tuple[SourceLike, ...
         clock,
         limit_s=READ_LIMIT_S,
         pid=None if settings.pid == "auto" else settings.pid,
-        port=port_of(settings.target),
+        port=local_port(settings.target),
     )
     sources: list[SourceLike] = [
         VllmMetricsSource(
@@ -97,7 +98,7 @@ def build_sources(settings: Settings, clock: ClockLike) -> tuple[SourceLike, ...
     if settings.cgroup != "off":
         explicit = None if settings.cgroup == "auto" else Path(settings.cgroup)
         sources.append(
-            CgroupSource(clock, limit_s=READ_LIMIT_S, path=explicit, pid=process.leader)
+            CgroupSource(clock, limit_s=READ_LIMIT_S, path=explicit, pid=lambda: process.root_pid)
         )
     if settings.kernel_log != "off":
         path = "/dev/kmsg" if settings.kernel_log == "auto" else settings.kernel_log
@@ -107,11 +108,12 @@ def build_sources(settings: Settings, clock: ClockLike) -> tuple[SourceLike, ...
     return tuple(sources)
 
 
-def port_of(target: str) -> int:
-    """The port of the target's address."""
-    from urllib.parse import urlsplit
-
+def local_port(target: str) -> int | None:
+    """The port of a target on this host, None for one elsewhere: its port says nothing here."""
     parts = urlsplit(target)
+    host = parts.hostname or ""
+    if host != "localhost" and not host.startswith("127.") and host not in {"::1", "0.0.0.0"}:  # noqa: S104
+        return None
     return parts.port or (443 if parts.scheme == "https" else 80)
 
 
@@ -135,12 +137,13 @@ async def run(
     clock: ClockLike,
     stop: asyncio.Event,
     *,
+    without: frozenset[Source] = frozenset(),
     listening: Callable[[str, int], None] = lambda _host, _port: None,
     observe: Callable[[Step], None] = lambda _step: None,
 ) -> None:
     """Run the daemon until ``stop`` is set.
 
-    ``listening`` is told where the HTTP server listens; ``observe`` is shown every step.
+    ``without``: sources to leave out. ``listening`` is told where the HTTP server listens; ``observe`` is shown every step.
 
     Raises:
         ConfigError: the listen address cannot be had.
@@ -166,35 +169,28 @@ async def run(
         port = await server.start(host, port)
         stack.push_async_callback(server.stop, 0.5)
         listening(host, port)
-        sources = build_sources(settings, clock)
-        for source in sources:
-            stack.push_async_callback(close_within, source)
+        sources = tuple(s for s in build_sources(settings, clock) if s.name not in without)
+        stack.push_async_callback(close_all, sources)
         await open_all(sources)
         await Ticker(
             clock=clock, interval_s=settings.interval, sources=sources, consume=consume, stop=stop
         ).run()
 
 
-async def open_all(sources: tuple[SourceLike, ...]) -> None:
+async def open_all(sources: Sequence[SourceLike]) -> None:
     """Open every source at once; one that hangs is sampled all the same, and says so then."""
-    async with asyncio.TaskGroup() as group:
-        for source in sources:
-            group.create_task(open_within(source), name=f"open {source.name}")
+    await asyncio.gather(*(within(OPEN_LIMIT_S, source.open()) for source in sources))
 
 
-async def open_within(source: SourceLike) -> None:
-    """Open one source within the limit."""
+async def close_all(sources: Sequence[SourceLike]) -> None:
+    """Close every source at once, whatever one of them hangs on."""
+    await asyncio.gather(*(within(CLOSE_LIMIT_S, source.close()) for source in sources))
+
+
+async def within(limit_s: float, work: Coroutine[None, None, None]) -> None:
+    """Do something within a limit, or leave it."""
     try:
-        async with asyncio.timeout(OPEN_LIMIT_S):
-            await source.open()
-    except TimeoutError:
-        return
-
-
-async def close_within(source: SourceLike) -> None:
-    """Close one source within the limit, whatever it hangs on."""
-    try:
-        async with asyncio.timeout(0.5):
-            await source.close()
+        async with asyncio.timeout(limit_s):
+            await work
     except TimeoutError:
         return

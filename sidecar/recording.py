@@ -170,6 +170,8 @@ class Decoder:
                 return HealthReading(status) if status else fault_named(row.get("error"))
             case Source.CGROUP:
                 identity = row.get("identity")
+                if row["files"] is not None and not row["files"]:
+                    return Fault.DENIED
                 return parse_cgroup(
                     int(row["version"]), str(row["path"]), row["files"],
                     int(identity) if identity is not None else None,

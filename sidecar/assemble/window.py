@@ -8,7 +8,7 @@ from sidecar.assemble.counters import COUNTERS, Rise, add
 from sidecar.assemble.progress import has_work
 from sidecar.assemble.spread import Gauge
 from sidecar.model.evidence import Evidence
-from sidecar.model.readings import Histogram, MetricsReading
+from sidecar.model.readings import CgroupReading, Histogram, MetricsReading, Reading
 from sidecar.model.samples import Instant, Sample
 from sidecar.model.vocabulary import Fault, Phase, ServerState, Source
 from sidecar.model.window import EngineWindow, SourceWindow, Window
@@ -83,11 +83,12 @@ class OpenWindow:
     phase: Phase = Phase.UNKNOWN
 
     def count(self, sample: Sample) -> None:
-        """Count a sample, whatever it says."""
-        if sample.fault is None:
+        """Count a sample, whatever it says. A reading that cannot show a kill is no reading."""
+        fault = Fault.UNSUPPORTED if lacks_kills(sample.reading) else sample.fault
+        if fault is None:
             self.readings[sample.source] += 1
         else:
-            self.faults.setdefault(sample.source, Counter())[sample.fault] += 1
+            self.faults.setdefault(sample.source, Counter())[fault] += 1
 
     def add_reading(self, reading: MetricsReading, rise: Rise, at: Instant) -> None:
         """Add one exposition and what rose since the one before."""
@@ -167,3 +168,10 @@ class OpenWindow:
             naming_generation=self.generation,
             info=self.info,
         )
+
+
+def lacks_kills(reading: Reading | None) -> bool:
+    """Whether a cgroup shows no count of kills: no right to its file, or Linux before 4.13."""
+    return (
+        isinstance(reading, CgroupReading) and not reading.gone and "oom_kill" not in reading.events
+    )

@@ -382,19 +382,12 @@ _GPU = (
         signal="xla_out_of_memory",
     ),
     _gpu(
-        "pool_out_of_memory",
-        "Out of memory allocating",
-        r"Out of memory allocating [\d,]+ bytes",
+        "pool_out_of_memory", "Out of memory allocating", r"Out of memory allocating [\d,]+ bytes"
     ),
 )
 
 
-def _host(
-    name: str,
-    needle: str,
-    pattern: str,
-    confidence: Confidence = _SUSPECTED,
-) -> Signature:
+def _host(name: str, needle: str, pattern: str, confidence: Confidence = _SUSPECTED) -> Signature:
     return Signature(
         id=name,
         signal="host_allocation_failed",
@@ -535,10 +528,7 @@ _FAILURES = (
     _failure("fatal_signal", "SIG", r"\*{3} SIG[A-Z]+ .{0,40}?received at", signal="fatal_signal"),
     _failure("segfault_banner", "egfault", r"!+ ?Segfault encountered", signal="fatal_signal"),
     _failure(
-        "fatal_python_error",
-        "Fatal Python error",
-        r"Fatal Python error: ",
-        signal="fatal_signal",
+        "fatal_python_error", "Fatal Python error", r"Fatal Python error: ", signal="fatal_signal"
     ),
     _failure(
         "shared_memory_bus_error",

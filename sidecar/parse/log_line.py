@@ -160,13 +160,7 @@ _LEADS = tuple(
 _MOST_LEADS = 6
 
 _DEAF_FILES = frozenset(
-    {
-        "dump_input.py",
-        "logger.py",
-        "protocol.py",
-        "request_logger.py",
-        "validation.py",
-    }
+    {"dump_input.py", "logger.py", "protocol.py", "request_logger.py", "validation.py"}
 )
 _DEAF = re.compile(
     r"Received request |Added request |Aborted request |Finished request |Generated response"
@@ -488,58 +482,100 @@ def read_line(raw: str | bytes, scopes: frozenset[Scope] = LIVE_SCOPES) -> tuple
 
 _NEEDLES = tuple(needle.encode() for needle in NEEDLES)
 _QUIET = "|".join(re.escape(start) for start in QUIET_STARTS)
-_PAINT = r"(?:(?:\x1b|\\u001b)\[[\d;]*m)*"
-_DULL = re.compile(
+_PAINT = r"(?:(?:\x1b|\\u001b)\[[\d;]*+m)*+"
+_TAGGED = r"(?:\([A-Za-z][\w .:/=,-]*+\) )?+"
+_DULL_RUN = re.compile(
     (
-        r'(?:\{"log":")?'
-        r"(?:\d{4}-\d\d-\d\d[T ][\d:.,]{8,18}(?:Z|[+-]\d\d:\d\d)? (?:std(?:out|err) F )?)?"
-        rf"{_PAINT}(?:\([A-Za-z][\w .:/=,-]{{1,80}}\){_PAINT} )?{_PAINT}(?:INFO|DEBUG){_PAINT}"
-        rf"(?::\s+| +{_PAINT}\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?{_PAINT} +"
-        rf"{_PAINT}\[?[\w./-]{{1,120}}:\d{{1,6}}\]{_PAINT} )"
+        rf"(?:{_TAGGED}(?:INFO|DEBUG)"
+        r"(?::[ \t]++| ++\d\d-\d\d \d\d:\d\d:\d\d \[?[\w./-]++:\d++\] )"
+        rf"(?!{_QUIET}).*+(?:\n|\Z))*+"
+    ).encode()
+).match
+_PAINTED_TAG = rf"(?:\([A-Za-z][\w .:/=,-]*+\){_PAINT} {_PAINT})?+"
+_SYSTEM_HEAD = r"[A-Z][a-z][a-z] [ \d]\d \d\d:\d\d:\d\d [\w.-]++ [\w.@-]++(?:\[\d++\])?+: "
+_WRAPPED_DULL = re.compile(
+    (
+        rf'(?:\{{"log": ?"|{_SYSTEM_HEAD})?+'
+        r"(?:\d{4}-\d\d-\d\d[T ][\d:.,]{8,18}+(?:Z|[+-]\d\d:\d\d)?+ (?:std(?:out|err) F )?+)?+"
+        rf"{_PAINT}{_PAINTED_TAG}(?:INFO|DEBUG){_PAINT}"
+        rf"(?::[ \t]++| ++{_PAINT}\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d++)?+{_PAINT} ++"
+        rf"{_PAINT}\[?+[\w./-]++:\d++\]{_PAINT} )"
         rf"(?!{_QUIET})"
     ).encode()
 ).match
-_LOUD = (
-    (b"ERROR ", re.compile(rb"ERROR ").search),
-    (b"CRITICAL ", re.compile(rb"CRITICAL ").search),
-    (b"Preemptions: ", re.compile(rb"Preemptions: ").search),
-    (
-        b"throughput: 0.0 tokens/s, Running: ",
-        re.compile(rb"throughput: 0\.0 tokens/s, Running: [1-9]").search,
-    ),
-)
-"""What makes an INFO line worth a look: a record glued to it, or statistics that tell something."""
+_LOUD = (b"ERROR ", b"Preemptions: ")
+"""What makes an INFO line worth a look: a record glued to it, or preemptions in its statistics."""
+_STANDSTILL = b"throughput: 0.0 tokens/s, Running: "
 
 
-def candidates(lines: Sequence[bytes]) -> list[int]:
-    """Indexes of the lines that may match, alone or joined with a neighbour; the others cannot.
+def candidates(text: bytes) -> list[int]:
+    """Numbers, from 0, of the lines that may match, alone or joined with a neighbour.
 
-    INFO and DEBUG records that no row can match are most of any log and are put aside first. The
-    rest is looked at without its line breaks, so that a wording which a terminal wrapped is found
-    too: then both of its lines are named.
+    The others cannot. INFO and DEBUG records that no row can match are most of any log and are
+    passed over first. The rest is looked at without its line breaks, so that a wording which a
+    terminal wrapped is found too: then both of its lines are named.
     """
-    text = b"\n".join(lines)
-    loud = [is_loud for literal, is_loud in _LOUD if literal in text]
-    if loud:
-        kept = [
-            at
-            for at, line in enumerate(lines)
-            if not _DULL(line) or any(is_loud(line) for is_loud in loud)
-        ]
-    else:
-        kept = [at for at, line in enumerate(lines) if not _DULL(line)]
-    return _near_needles(lines, kept) if kept else []
+    begins = sorted({*_lively(text), *_loud(text)})
+    if not begins:
+        return []
+    found = sorted(_near_needles(text, begins))
+    numbers: list[int] = []
+    number = before = 0
+    for begin in found:
+        number += text.count(b"\n", before, begin)
+        before = begin
+        numbers.append(number)
+    return numbers
 
 
-def _near_needles(lines: Sequence[bytes], kept: Sequence[int]) -> list[int]:
-    chosen = [lines[at] for at in kept]
+def _lively(text: bytes) -> Iterator[int]:
+    """Where the lines begin that are no dull INFO or DEBUG records."""
+    at, end = 0, len(text)
+    while at < end:
+        run = _DULL_RUN(text, at)
+        at = run.end() if run else at
+        if at >= end:
+            return
+        if not _WRAPPED_DULL(text, at) and text[at] != _NEWLINE:
+            yield at
+        after = text.find(b"\n", at)
+        at = after + 1 if after >= 0 else end
+
+
+_NEWLINE = 0x0A
+
+
+def _loud(text: bytes) -> Iterator[int]:
+    for literal in _LOUD:
+        for at in _places(text, literal):
+            yield text.rfind(b"\n", 0, at) + 1
+    for at in _places(text, _STANDSTILL):
+        if text[at + len(_STANDSTILL) : at + len(_STANDSTILL) + 1] != b"0":
+            yield text.rfind(b"\n", 0, at) + 1
+
+
+def _places(text: bytes, literal: bytes) -> Iterator[int]:
+    at = text.find(literal)
+    while at >= 0:
+        yield at
+        at = text.find(literal, at + len(literal))
+
+
+def _near_needles(text: bytes, begins: Sequence[int]) -> set[int]:
+    """The lines that hold a needle, or a part of one that their neighbour ends."""
+    chosen = [text[begin : _end_of(text, begin)] for begin in begins]
     ends = tuple(accumulate(map(len, chosen)))
-    text = b"".join(chosen)
+    joined = b"".join(chosen)
     found: set[int] = set()
     for needle in _NEEDLES:
-        at = text.find(needle)
+        at = joined.find(needle)
         while at >= 0:
             first, last = bisect_right(ends, at), bisect_right(ends, at + len(needle) - 1)
-            found.update((kept[first], kept[last]))
-            at = text.find(needle, max(ends[first], at + 1))
-    return sorted(found)
+            found.update((begins[first], begins[last]))
+            at = joined.find(needle, max(ends[first], at + 1))
+    return found
+
+
+def _end_of(text: bytes, begin: int) -> int:
+    end = text.find(b"\n", begin)
+    return end if end >= 0 else len(text)

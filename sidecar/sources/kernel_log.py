@@ -222,13 +222,18 @@ class _PlainFile:
             descriptor = os.open(self._path, _FLAGS)
         except FileNotFoundError:
             return b""
-        if os.path.sameopenfile(descriptor, self._descriptor):
+        if _file(descriptor) == _file(self._descriptor):
             os.close(descriptor)
             return b""
         os.close(self._descriptor)
         self._descriptor = descriptor
         self.moved = True
         return os.read(descriptor, _CHUNK_BYTES)
+
+
+def _file(descriptor: int) -> tuple[int, int]:
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino
 
 
 def _open(path: Path) -> _Kmsg | _PlainFile:

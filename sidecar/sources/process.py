@@ -60,7 +60,7 @@ class ProcessSource:
 
     @property
     def root_pid(self) -> int | None:
-        """The server's first process, also after its death; None if none was ever found."""
+        """The server's first process; None before it was found, and after its death."""
         return self._tree.root_pid
 
     async def open(self) -> None:
@@ -90,7 +90,12 @@ class _Tree:
         self._listeners = None if port is None else _Listeners(proc_root, port)
         self._known: dict[int, int] = {}
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
-        self.root_pid: int | None = None
+        self._root: int | None = None
+
+    @property
+    def root_pid(self) -> int | None:
+        """The first process, while it lives."""
+        return self._root if self._root in self._known else None
 
     def read(self) -> ProcessReading | Fault:
         """The living processes of the tree, by pid."""
@@ -103,10 +108,10 @@ class _Tree:
         self._known = {
             pid: born for pid, born in self._known.items() if _born(table.get(pid)) == born
         }
-        if self.root_pid not in self._known:
+        if self.root_pid is None:
             fault = self._find(table)
             if fault is not None and not self._known:
-                return fault if self.root_pid is None else ProcessReading(())
+                return fault if self._root is None else ProcessReading(())
         self._grow(table.values())
         return ProcessReading(
             tuple(
@@ -118,7 +123,7 @@ class _Tree:
     def _find(self, table: dict[int, _Stat]) -> Fault | None:
         """Look for the server's processes; a pid that was given is looked for until it was seen."""
         if self._given is not None:
-            found: Iterable[int] | Fault = [self._given] if self.root_pid is None else []
+            found: Iterable[int] | Fault = [self._given] if self._root is None else []
         elif self._listeners is not None:
             found = self._listeners.pids(table)
         else:
@@ -129,7 +134,7 @@ class _Tree:
         if not living:
             return Fault.ABSENT
         self._known |= {one.pid: one.born for one in living}
-        self.root_pid = min(living, key=lambda one: (one.born, one.pid)).pid
+        self._root = min(living, key=lambda one: (one.born, one.pid)).pid
         return None
 
     def _grow(self, table: Iterable[_Stat]) -> None:
@@ -198,12 +203,13 @@ class _Listeners:
 
 
 def _holds(descriptors: Path, sockets: frozenset[str]) -> bool:
-    for entry in os.scandir(descriptors):
-        try:
-            if os.readlink(entry.path) in sockets:
-                return True
-        except FileNotFoundError:
-            continue
+    with os.scandir(descriptors) as entries:
+        for entry in entries:
+            try:
+                if os.readlink(entry.path) in sockets:  # noqa: PTH115  (thousands of them)
+                    return True
+            except FileNotFoundError:
+                continue
     return False
 
 

@@ -91,11 +91,11 @@ def test_a_bucket_read_an_observation_too_early_is_levelled() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.floats(0, 100), st.floats(0, 50)), min_size=1, max_size=8),
-    st.floats(0, 50),
+    st.lists(st.tuples(st.floats(0, 100), st.integers(0, 50)), min_size=1, max_size=8),
+    st.integers(0, 50),
 )
 def test_quantiles_rise_and_stay_within_the_finite_edges(
-    steps: list[tuple[float, float]], beyond: float
+    steps: list[tuple[float, int]], beyond: int
 ) -> None:
     total = 0.0
     buckets: dict[float, float] = {}
@@ -110,7 +110,7 @@ def test_quantiles_rise_and_stay_within_the_finite_edges(
     known = [value for value in values if value is not None]
     assert len(known) == 3
     assert known == sorted(known)
-    assert 0 <= known[0] <= known[-1] <= max(buckets)
+    assert 0 <= known[0] <= known[-1] <= max(buckets) * (1 + 1e-9)
 
 
 def test_engines_are_summed_at_the_edges_that_all_of_them_have() -> None:

@@ -1,0 +1,6 @@
+"""``python -m sidecar`` is the command."""
+
+from sidecar.cli import entry
+
+if __name__ == "__main__":
+    entry()

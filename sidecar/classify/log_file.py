@@ -1,0 +1,535 @@
+"""The triage of one whole log: what its lines say together.
+
+The log is read as lives of one server, from a start to its end. Within a life the root cause beats
+its consequences, a wanted stop makes the deaths after it harmless, and what one incident prints many
+times (per rank, per request, per traceback) counts once.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from sidecar.catalog.log_signatures import PIN_MEMORY_FRAME, SERVER_STOPPING, Mark, Scope, Signature
+from sidecar.model.evidence import Weight
+from sidecar.model.vocabulary import Cause, Confidence, Kind, Phase, Verdict
+from sidecar.parse.log_line import LONGEST, Match, Record, candidates, match, read_line, records
+
+T = TypeVar("T")
+
+EVERYWHERE = frozenset(Scope)
+
+SAME_S = 30.0
+SAME_LINES = 300
+"""How near two lines of the same root are told apart: by their stamps, else by lines between."""
+FOLLOWS_S = 600.0
+FOLLOWS_LINES = 3000
+"""How near to a root a consequence belongs to it; a dead engine goes on being complained about."""
+STALL_LINES = 3
+"""How many signs of no progress in a row make a stall: half a minute of statistics."""
+STALL_GAP_S = 70.0
+STALL_GAP_LINES = 4
+PIN_LINES = 12
+"""How far above a failed allocation the frame that pins host memory stands."""
+_MOST_KEPT = 256
+_FATAL_SIGNALS = frozenset({-4.0, -6.0, -7.0, -8.0, -11.0})
+_STARTS = frozenset({"engine_initializing", "api_server_version", "systemd_starting"})
+_KERNEL_SIGNALS = frozenset({"kernel_kill", "kernel_oom_block"})
+
+
+@dataclass(frozen=True, slots=True)
+class LogCause:
+    """One cause found in a log. ``count``: incidents, or preempted requests; not lines or ranks."""
+
+    cause: Cause
+    kind: Kind
+    phase: Phase
+    confidence: Confidence
+    count: int
+    first_line: int
+    signals: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogTriage:
+    """What a log says. ``cut``: lines longer than ``LONGEST``, read in part only."""
+
+    lines: int
+    cut: int
+    verdict: Verdict
+    causes: tuple[LogCause, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A match and the number of its line, from 1."""
+
+    line: int
+    match: Match
+
+
+@dataclass(frozen=True, slots=True)
+class _At:
+    """Where in the log, and when by the server's clock if the line says so."""
+
+    line: int
+    stamp: float | None
+
+    def is_near(self, other: "_At", seconds: float, lines: int) -> bool:
+        if self.stamp is not None and other.stamp is not None:
+            return abs(self.stamp - other.stamp) <= seconds
+        return abs(self.line - other.line) <= lines
+
+
+# --- lines -> matches ---------------------------------------------------------------------------
+
+_BEFORE = 8
+_AFTER = 2
+_SHORTEST_WRAPPED = 40
+_HEADED = re.compile(
+    rb"\s*(?:\x1b\[|\^\[\[|#033\[|\(|\[|\{|\||INFO|DEBUG|WARNING|ERROR|CRITICAL"
+    rb"|\d{4}-\d\d-\d\d|[A-Z][a-z]{2} +\d+ \d\d:)"
+).match
+
+
+@dataclass(slots=True)
+class LineReader:
+    """Bytes in any portions -> the matches in their lines, with flat memory."""
+
+    lines: int = 0
+    cut: int = 0
+    _rest: bytes = b""
+    _skipping: bool = False
+    _context: bytes | None = None
+    _read_up_to: int = 0
+
+    def feed(self, chunk: bytes) -> Iterator[Said]:
+        """The matches of the lines that ``chunk`` completes, but for the last few, which wait."""
+        data = self._rest + chunk if self._rest else chunk
+        if self._skipping:
+            begin = data.find(b"\n")
+            if begin < 0:
+                self._rest = b""
+                return iter(())
+            self._skipping, data = False, data[begin + 1 :]
+        end = data.rfind(b"\n")
+        self._rest = data[end + 1 :]
+        block: bytes | None = data[:end] if end >= 0 else None
+        if len(self._rest) > LONGEST:
+            # The begin of a line that is too long is read as if it were whole.
+            block = data[: end + 1 + LONGEST]
+            self._rest, self._skipping = b"", True
+            self.cut += 1
+        return iter(()) if block is None else self._read(block, _AFTER)
+
+    def finish(self) -> Iterator[Said]:
+        """The matches of what is left."""
+        left, self._rest = self._rest or None, b""
+        return self._read(left, 0)
+
+    def _read(self, block: bytes | None, hold: int) -> Iterator[Said]:
+        parts = [part for part in (self._context, block) if part is not None]
+        if not parts:
+            return
+        if block is not None:
+            self.lines += block.count(b"\n") + 1
+        text = b"\n".join(parts)
+        first = self.lines - text.count(b"\n") - 1
+        begin, self._read_up_to = self._read_up_to, max(self._read_up_to, self.lines - hold)
+        chosen = [at for at in candidates(text) if begin <= first + at < self._read_up_to]
+        self._context = _last_lines(text, _BEFORE + hold)
+        if chosen:
+            yield from self._match(text.split(b"\n"), chosen, first)
+
+    def _match(self, lines: Sequence[bytes], chosen: Sequence[int], first: int) -> Iterator[Said]:
+        told: set[tuple[int, str]] = set()
+        for at in chosen:
+            for begin, said in _meanings(lines, at):
+                key = (begin, said.signature.id)
+                if key not in told or begin == at:
+                    told.add(key)
+                    yield Said(first + begin + 1, said)
+
+
+def _last_lines(text: bytes, number: int) -> bytes:
+    at = len(text)
+    for _ in range(number):
+        at = text.rfind(b"\n", 0, at)
+        if at < 0:
+            return text
+    return text[at + 1 :]
+
+
+def _meanings(lines: Sequence[bytes], at: int) -> Iterator[tuple[int, Match]]:
+    """What the line says, alone or, if it was wrapped, together with its neighbours."""
+    headed = _HEADED(lines[at]) is not None
+    if not headed and _continues_users_text(lines, at):
+        return
+    alone = read_line(lines[at], EVERYWHERE)
+    if alone:
+        yield from ((at, said) for said in alone)
+        return
+    for begin, end in ((at - 1, at), (at, at + 1), (at - 2, at), (at - 1, at + 1)):
+        if begin < 0 or end >= len(lines) or not _is_wrapped(lines[begin : end + 1]):
+            continue
+        found = _joined(lines[begin : end + 1])
+        if found is not None:
+            yield begin, found
+            return
+
+
+def _is_wrapped(lines: Sequence[bytes]) -> bool:
+    if len(lines[0]) < _SHORTEST_WRAPPED:
+        return False
+    return all(line and not _HEADED(line) for line in lines[1:])
+
+
+def _joined(lines: Sequence[bytes]) -> Match | None:
+    parts = [line.rstrip(b"\r") for line in lines]
+    for glue in (b"", b" "):
+        for record in records(glue.join(parts)):
+            if found := match(record, EVERYWHERE):
+                return found
+    return None
+
+
+def _continues_users_text(lines: Sequence[bytes], at: int) -> bool:
+    """Whether the line goes on with a record above that carries users' text and is not finished."""
+    for above in range(at - 1, max(-1, at - 1 - _BEFORE), -1):
+        if _HEADED(lines[above]):
+            found: tuple[Record, ...] = records(lines[above])
+            return bool(found) and found[-1].unfinished
+    return False
+
+
+# --- matches -> causes --------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Everything known of one cause and kind."""
+
+    first: _At
+    last: _At
+    life: int
+    count: int = 1
+    phase: Phase = Phase.UNKNOWN
+    confirmed: bool = False
+    signals: list[str] = field(default_factory=list)
+    pids: set[float] = field(default_factory=set)
+    total: float | None = None
+
+    def sign(self, row: Signature) -> None:
+        if row.signal not in self.signals:
+            self.signals.append(row.signal)
+        self.confirmed = self.confirmed or row.confidence is Confidence.CONFIRMED
+
+
+@dataclass(slots=True)
+class _Death:
+    """Consequences that belong together, until a root is found for them."""
+
+    first: _At
+    last: _At
+    kinds: list[Kind] = field(default_factory=list)
+    phase: Phase = Phase.UNKNOWN
+    confirmed: bool = False
+    signals: list[str] = field(default_factory=list)
+
+    @property
+    def kind(self) -> Kind:
+        """A failed start explains a killed process; a killed process explains a dead engine."""
+        for kind in (Kind.START_FAILED, Kind.KILLED):
+            if kind in self.kinds:
+                return kind
+        return Kind.CRASHED
+
+
+@dataclass(slots=True)
+class _Life:
+    """One life of the server as its log tells it."""
+
+    number: int
+    started: bool = False
+    ready: bool = False
+    stopped: bool = False
+    roots: list[_At] = field(default_factory=list)
+    deaths: list[_Death] = field(default_factory=list)
+    stalls: list[_At] = field(default_factory=list)
+    stall_signals: list[str] = field(default_factory=list)
+
+    @property
+    def phase(self) -> Phase:
+        if self.ready:
+            return Phase.RUNTIME
+        return Phase.STARTUP if self.started else Phase.UNKNOWN
+
+    @property
+    def is_over(self) -> bool:
+        return self.ready or self.stopped or bool(self.deaths) or bool(self.roots)
+
+
+@dataclass(slots=True)
+class _Fold:
+    """The state of reading a log from its begin to its end."""
+
+    tallies: dict[tuple[Cause, Kind], _Tally] = field(default_factory=dict)
+    life: _Life = field(default_factory=lambda: _Life(0))
+    unkind: list[Said] = field(default_factory=list)
+    pinned_at: int | None = None
+
+    def see(self, said: Said) -> None:
+        """Take in the next match."""
+        row = said.match.signature
+        if row.mark is not None:
+            self._see_mark(row)
+        elif row.signal == SERVER_STOPPING:
+            # Printed after a death too: then the stop is no wish.
+            self.life.stopped = self.life.stopped or not (self.life.deaths or self.life.roots)
+        elif row.signal == PIN_MEMORY_FRAME:
+            self.pinned_at = said.line
+        elif row.cause is not None:
+            self._see_cause(said, row, row.cause)
+
+    def _see_mark(self, row: Signature) -> None:
+        if row.mark is Mark.STARTING:
+            if row.id in _STARTS and self.life.is_over:
+                self._end_life()
+            self.life.started = True
+        elif row.mark is Mark.READY:
+            if self.life.stopped:
+                self._end_life()
+            self.life.ready = True
+        elif row.mark is Mark.STOP_WANTED:
+            self.life.stopped = True
+
+    def _see_cause(self, said: Said, row: Signature, cause: Cause) -> None:
+        if cause is Cause.ENGINE_FAILURE and self.life.stopped:
+            return
+        if cause is Cause.STALLED:
+            self._see_stall(said, row)
+        elif cause is Cause.PREEMPTION:
+            self._see_preemption(said, row)
+        elif row.weight is Weight.CONSEQUENCE:
+            self._see_death(said, row)
+        elif cause is Cause.HOST_OOM and (row.kind is None or row.weight is Weight.SUPPORT):
+            self._see_unkind(said, row)
+        elif row.weight is Weight.ROOT:
+            self._see_root(said, row, cause, row.kind or Kind.SYSTEM)
+
+    def _see_root(self, said: Said, row: Signature, cause: Cause, kind: Kind) -> None:
+        if cause is Cause.CUDA_OOM and self._is_pinning(said, row):
+            cause, kind = Cause.HOST_OOM, Kind.ALLOCATION_FAILURE
+        at = _At(said.line, said.match.stamp)
+        _keep(self.life.roots, at)
+        tally = self._tally(cause, kind, at)
+        if not self._is_same(tally, said, at):
+            tally.count += 1
+        tally.last = at
+        tally.sign(row)
+        self._note_pid(tally, said)
+        if tally.phase is Phase.UNKNOWN:
+            tally.phase = row.phase or self.life.phase
+
+    def _is_pinning(self, said: Said, row: Signature) -> bool:
+        if row.signal != "runtime_out_of_memory" or self.pinned_at is None:
+            return False
+        return said.line - self.pinned_at <= PIN_LINES
+
+    def _tally(self, cause: Cause, kind: Kind, at: _At) -> _Tally:
+        found = self.tallies.get((cause, kind))
+        if found is None:
+            found = _Tally(first=at, last=at, life=self.life.number)
+            self.tallies[cause, kind] = found
+        return found
+
+    def _is_same(self, tally: _Tally, said: Said, at: _At) -> bool:
+        """Whether the line tells again of an incident that is counted already."""
+        pid = said.match.numbers.get("pid")
+        if pid is not None and tally.pids:
+            return pid in tally.pids
+        if tally.last.stamp is None and tally.life != self.life.number:
+            tally.life = self.life.number
+            return False
+        tally.life = self.life.number
+        return at.is_near(tally.last, SAME_S, SAME_LINES)
+
+    def _note_pid(self, tally: _Tally, said: Said) -> None:
+        pid = said.match.numbers.get("pid")
+        if pid is not None and len(tally.pids) < _MOST_KEPT:
+            tally.pids.add(pid)
+
+    def _see_unkind(self, said: Said, row: Signature) -> None:
+        """A kill of which the line does not say whose limit it was: its neighbours do."""
+        if len(self.unkind) < _MOST_KEPT:
+            self.unkind.append(said)
+        if row.weight is Weight.ROOT:
+            _keep(self.life.roots, _At(said.line, said.match.stamp))
+
+    def _see_preemption(self, said: Said, row: Signature) -> None:
+        at = _At(said.line, said.match.stamp)
+        known = (Cause.PREEMPTION, row.kind or Kind.UNSPECIFIED) in self.tallies
+        tally = self._tally(Cause.PREEMPTION, row.kind or Kind.UNSPECIFIED, at)
+        total = said.match.numbers.get("total")
+        more = said.match.amount
+        if total is not None:
+            # V0 warns of the 1st, 51st, 101st ...: the difference of two totals is the number.
+            grown = tally.total is not None and total > tally.total
+            more = total - (tally.total or 0.0) if grown else 1.0
+            tally.total = total
+        tally.count = int(more) + (tally.count if known else 0)
+        tally.last = at
+        tally.phase = Phase.RUNTIME
+        tally.sign(row)
+
+    def _see_death(self, said: Said, row: Signature) -> None:
+        at = _At(said.line, said.match.stamp)
+        deaths = self.life.deaths
+        if deaths and at.is_near(deaths[-1].last, FOLLOWS_S, FOLLOWS_LINES):
+            death = deaths[-1]
+        else:
+            death = _Death(first=at, last=at)
+            _keep(deaths, death)
+        death.last = at
+        death.kinds.append(_kind_of_death(said, row))
+        death.kinds = list(dict.fromkeys(death.kinds))
+        death.confirmed = death.confirmed or row.confidence is Confidence.CONFIRMED
+        if death.phase is Phase.UNKNOWN:
+            death.phase = row.phase or self.life.phase
+        if row.signal not in death.signals:
+            death.signals.append(row.signal)
+
+    def _see_stall(self, said: Said, row: Signature) -> None:
+        if self.life.phase is Phase.STARTUP:
+            return  # Compiling and loading are slow, and no stall.
+        at = _At(said.line, said.match.stamp)
+        stalls = self.life.stalls
+        near = bool(stalls) and at.is_near(stalls[-1], STALL_GAP_S, STALL_GAP_LINES)
+        if len(stalls) < STALL_LINES and not near:
+            stalls.clear()
+        if len(stalls) < STALL_LINES or near:
+            _keep(stalls, at)
+            if row.signal not in self.life.stall_signals:
+                self.life.stall_signals.append(row.signal)
+
+    def _end_life(self) -> None:
+        """Decide what only the whole life shows, and begin the next."""
+        life = self.life
+        self._place_unkind()
+        for tally in self.tallies.values():
+            if tally.life == life.number and tally.phase is Phase.UNKNOWN and life.deaths:
+                tally.phase = life.deaths[0].phase
+        for death in life.deaths:
+            if not any(_explains(root, death) for root in life.roots):
+                self._add_death(death)
+        if len(life.stalls) >= STALL_LINES:
+            self._add_stall(life)
+        self.life = _Life(life.number + 1)
+
+    def _place_unkind(self) -> None:
+        for said in self.unkind:
+            row = said.match.signature
+            at = _At(said.line, said.match.stamp)
+            key = self._nearest_kill(at, said)
+            if key is None and row.weight is Weight.ROOT:
+                key = (Cause.HOST_OOM, self._guessed_kind(at))
+            if key is None:
+                continue
+            tally = self._tally(*key, at)
+            if at.line < tally.first.line:
+                tally.first = at
+            if row.weight is Weight.ROOT:
+                tally.sign(row)
+            if tally.phase is Phase.UNKNOWN:
+                tally.phase = self.life.phase
+        self.unkind.clear()
+
+    def _nearest_kill(self, at: _At, said: Said) -> tuple[Cause, Kind] | None:
+        pid = said.match.numbers.get("pid")
+        for key, tally in self.tallies.items():
+            if key[0] is Cause.HOST_OOM and pid is not None and pid in tally.pids:
+                return key
+        near = [
+            (abs(tally.first.line - at.line), key)
+            for key, tally in self.tallies.items()
+            if key[0] is Cause.HOST_OOM and tally.life == self.life.number
+        ]
+        return min(near)[1] if near else None
+
+    def _guessed_kind(self, at: _At) -> Kind:
+        """A kill whose limit nobody names: of a cgroup if its call trace charges one."""
+        for said in self.unkind:
+            row = said.match.signature
+            if row.kind is Kind.CGROUP and abs(said.line - at.line) <= SAME_LINES:
+                return Kind.CGROUP
+        return Kind.SYSTEM
+
+    def _add_death(self, death: _Death) -> None:
+        key = (Cause.ENGINE_FAILURE, death.kind)
+        known = key in self.tallies
+        tally = self._tally(*key, death.first)
+        tally.count += int(known)
+        tally.confirmed = tally.confirmed or death.confirmed
+        tally.signals = list(dict.fromkeys((*tally.signals, *death.signals)))
+        if tally.phase is Phase.UNKNOWN:
+            tally.phase = death.phase
+
+    def _add_stall(self, life: _Life) -> None:
+        key = (Cause.STALLED, Kind.UNSPECIFIED)
+        known = key in self.tallies
+        tally = self._tally(*key, life.stalls[0])
+        tally.count += int(known)
+        tally.phase = life.phase
+        tally.signals = list(dict.fromkeys((*tally.signals, *life.stall_signals)))
+
+    def finish(self) -> tuple[LogCause, ...]:
+        """The causes of the whole log, first things first."""
+        self._end_life()
+        order = list(Cause)
+        found = [
+            LogCause(
+                cause=cause,
+                kind=kind,
+                phase=tally.phase,
+                confidence=Confidence.CONFIRMED if tally.confirmed else Confidence.SUSPECTED,
+                count=tally.count,
+                first_line=tally.first.line,
+                signals=tuple(tally.signals),
+            )
+            for (cause, kind), tally in self.tallies.items()
+        ]
+        return tuple(sorted(found, key=lambda one: (order.index(one.cause), one.first_line)))
+
+
+def _keep(items: list[T], item: T) -> None:
+    """Append, but never more than a bounded number: the last gives way."""
+    if len(items) >= _MOST_KEPT:
+        items[-1] = item
+    else:
+        items.append(item)
+
+
+def _kind_of_death(said: Said, row: Signature) -> Kind:
+    exits = {said.match.numbers.get(name) for name in ("exit", "process_exit", "worker_exit")}
+    if exits & _FATAL_SIGNALS:
+        return Kind.CRASHED
+    return row.kind or Kind.CRASHED
+
+
+def _explains(root: _At, death: _Death) -> bool:
+    return root.is_near(death.first, FOLLOWS_S, FOLLOWS_LINES) or root.is_near(
+        death.last, FOLLOWS_S, FOLLOWS_LINES
+    )
+
+
+def triage(chunks: Iterable[bytes]) -> LogTriage:
+    """Read a whole log, given in portions of any size, with flat memory."""
+    reader, fold = LineReader(), _Fold()
+    for chunk in chunks:
+        for said in reader.feed(chunk):
+            fold.see(said)
+    for said in reader.finish():
+        fold.see(said)
+    causes = fold.finish()
+    verdict = causes[0].cause.verdict if causes else Verdict.NONE
+    return LogTriage(lines=reader.lines, cut=reader.cut, verdict=verdict, causes=causes)

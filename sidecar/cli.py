@@ -1,0 +1,191 @@
+"""Arguments, signals and exit codes. Each command's work is in ``commands``."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from sidecar.errors import ConfigError, SidecarError
+from sidecar.parse.quantity import parse_duration
+
+DONE, NEGATIVE, USAGE = 0, 1, 2
+
+RUN_OPTIONS: tuple[tuple[str, str, str], ...] = (
+    ("target", "URL", "address of the vLLM server (default http://127.0.0.1:8000)"),
+    ("metrics-path", "PATH", "path of its metrics (default /metrics)"),
+    ("health-path", "PATH", "path of its health endpoint (default /health)"),
+    ("target-ca-file", "FILE", "authority that signed the server's certificate"),
+    ("target-token-file", "FILE", "bearer token for the server"),
+    ("interval", "TIME", "time between samples (default 5s)"),
+    ("window", "TIME", "length of a window, a multiple of the interval (default 15s)"),
+    ("listen", "HOST:PORT", "where to serve our own metrics (default 127.0.0.1:9477)"),
+    ("cgroup", "auto|off|PATH", "memory cgroup of the server (default auto)"),
+    ("pid", "auto|N", "pid of the server (default auto: who listens on the target's port)"),
+    ("kernel-log", "auto|off|PATH", "kernel log (default auto: /dev/kmsg where allowed)"),
+    ("gpu", "auto|off|INDEX,...", "GPUs to watch (default auto)"),
+    ("max-preemptions-per-request", "N", "tolerated preemptions per request (default 0.01)"),
+    ("max-engines", "N", "engines shown apart, 1 to 64 (default 64)"),
+)
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]  # it does not return
+        """Refuse in one line, without the whole usage."""
+        raise ConfigError(f"{message} (see {self.prog} --help)")
+
+
+def duration(text: str) -> float:
+    """A duration of an offline command, where the daemon's settings do not apply."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    """The options of the daemon. Values are checked with the other places they may stand in."""
+    for name, metavar, text in RUN_OPTIONS:
+        parser.add_argument(f"--{name}", metavar=metavar, help=text, default=argparse.SUPPRESS)
+    parser.add_argument(
+        "--log",
+        metavar="PATH",
+        action="append",
+        default=argparse.SUPPRESS,
+        help="file with vLLM's log; may be given several times",
+    )
+    parser.add_argument("--config", metavar="FILE", type=Path, help="settings in a TOML file")
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """The choice of the output."""
+    parser.add_argument("--format", choices=("text", "json"), default="text", dest="output")
+
+
+def build_parser() -> Parser:
+    """The whole command line."""
+    parser = Parser(prog="vllm-sidecar", description="Names what every window of a vLLM server suffered from.")
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+
+    run = commands.add_parser("run", help="the daemon beside a vLLM server")
+    add_run_options(run)
+
+    demo = commands.add_parser("demo", help="the daemon on a recorded real session; needs nothing")
+    demo.add_argument("--scenario", metavar="NAME", default="preemption", help="what to play; 'list' names all")
+    demo.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:9477")
+    demo.add_argument("--once", action="store_true", help="stop when the recording ends")
+
+    scan = commands.add_parser("scan", help="triage of log files")
+    scan.add_argument("files", nargs="+", metavar="FILE", help="a log, plain or .gz; - for standard input")
+    add_output(scan)
+
+    replay = commands.add_parser("replay", help="a recording through the daemon's pipeline")
+    replay.add_argument("folder", metavar="DIR", type=Path)
+    replay.add_argument("--interval", metavar="TIME", type=duration, default=5.0)
+    replay.add_argument("--window", metavar="TIME", type=duration, default=15.0)
+    replay.add_argument("--max-preemptions-per-request", metavar="N", type=float, default=0.01)
+    add_output(replay)
+
+    check = commands.add_parser("check", help="what can be observed from here, and what cannot")
+    add_run_options(check)
+    add_output(check)
+    return parser
+
+
+def settings_given(arguments: argparse.Namespace) -> dict[str, object]:
+    """The daemon's settings among the arguments, by their names in the settings."""
+    names = [name.replace("-", "_") for name, _, _ in RUN_OPTIONS]
+    given = vars(arguments)
+    return {name: given[name] for name in (*names, "log") if name in given}
+
+
+def run_run(arguments: argparse.Namespace) -> int:
+    """The daemon."""
+    from sidecar.commands.run import run_daemon
+    from sidecar.config import load
+
+    return run_daemon(load(settings_given(arguments), file=arguments.config))
+
+
+def run_demo(arguments: argparse.Namespace) -> int:
+    """The daemon on a stand-in."""
+    from sidecar.commands.demo import run_demo as play
+
+    return play(arguments.scenario, listen=arguments.listen, once=arguments.once)
+
+
+def run_scan(arguments: argparse.Namespace) -> int:
+    """Triage of logs."""
+    from sidecar.commands.scan import run_scan as scan
+
+    return scan(arguments.files, output=arguments.output)
+
+
+def run_replay(arguments: argparse.Namespace) -> int:
+    """A recording."""
+    from sidecar.classify.policy import Policy
+    from sidecar.commands.replay import run_replay as replay
+
+    ratio = arguments.window / arguments.interval
+    if ratio < 1 or abs(ratio - round(ratio)) > 1e-6:  # noqa: PLR2004  (rounding of the quotient)
+        raise ConfigError("window: must be a multiple of interval")
+    if not arguments.max_preemptions_per_request >= 0:
+        raise ConfigError("max-preemptions-per-request: must not be negative")
+    return replay(
+        arguments.folder,
+        interval_s=arguments.interval,
+        window_s=arguments.window,
+        policy=Policy(max_preemptions_per_request=arguments.max_preemptions_per_request),
+        output=arguments.output,
+    )
+
+
+def run_check(arguments: argparse.Namespace) -> int:
+    """What can be observed."""
+    from sidecar.commands.check import run_check as check
+    from sidecar.config import load
+
+    return check(
+        load(settings_given(arguments), file=arguments.config), output=arguments.output
+    )
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "run": run_run,
+    "demo": run_demo,
+    "scan": run_scan,
+    "replay": run_replay,
+    "check": run_check,
+}
+"""Commands import what they need when they are called: ``scan`` needs no HTTP library."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    try:
+        arguments = build_parser().parse_args(argv)
+        if arguments.version:
+            from sidecar.export.metrics import read_version
+
+            sys.stdout.write(f"vllm-sidecar {read_version()}\n")
+            return DONE
+        if arguments.command is None:
+            raise ConfigError(f"a command is needed: {', '.join(COMMANDS)}")
+        return COMMANDS[arguments.command](arguments)
+    except SidecarError as error:
+        sys.stderr.write(f"vllm-sidecar: {error}\n")
+        return USAGE
+    except BrokenPipeError:
+        # Whoever read our output has enough of it; leave no complaint at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except KeyboardInterrupt:
+        return DONE
+
+
+def entry() -> None:
+    """The installed command."""
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""``vllm-sidecar demo``: the daemon on a recorded real session. Needs no GPU, no vLLM, no settings."""
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+
+from sidecar import app
+from sidecar.clock import Clock
+from sidecar.commands.run import run_until_signal
+from sidecar.config import Settings, load
+from sidecar.errors import ConfigError
+from sidecar.export.words import window_line
+from sidecar.model.vocabulary import Source, Verdict
+from sidecar.pipeline import Step
+from sidecar.playback import HOST, Playback
+from sidecar.recording import Recording
+
+SCENARIOS = Path(__file__).parent.parent / "scenarios"
+INTERVAL, WINDOW = "1s", "5s"
+
+
+def list_scenarios() -> dict[str, str]:
+    """The scenarios that are shipped, and what each shows."""
+    return {
+        folder.name: Recording(folder).header().about
+        for folder in sorted(SCENARIOS.iterdir())
+        if (folder / "recording.json").is_file()
+    }
+
+
+def run_demo(scenario: str, *, listen: str, once: bool) -> int:
+    """Play a scenario until a signal, or until its end with ``once``; returns the exit code.
+
+    Raises:
+        ConfigError: there is no such scenario, or the address cannot be had.
+    """
+    known = list_scenarios()
+    if scenario == "list":
+        sys.stdout.write("".join(f"{name}: {about}\n" for name, about in known.items()))
+        return 0
+    if scenario not in known:
+        raise ConfigError(f"no scenario {scenario!r}; there are {', '.join(known)}")
+    say(f"scenario {scenario}: {known[scenario]}")
+
+    async def body(stop: asyncio.Event) -> None:
+        with tempfile.TemporaryDirectory(prefix="vllm-sidecar-demo-") as folder:
+            await play(Recording(SCENARIOS / scenario), Path(folder), listen, stop, once=once)
+
+    run_until_signal(body)
+    return 0
+
+
+async def play(
+    recording: Recording, folder: Path, listen: str, stop: asyncio.Event, *, once: bool
+) -> None:
+    """Run the stand-in and the daemon beside each other."""
+    clock = Clock()
+    playback = Playback(recording, folder, clock)
+    await playback.open()
+    settings = settle(playback, listen)
+    teller = Teller()
+
+    def ended() -> None:
+        say("the recording has ended; its last moment stays (Ctrl-C ends the demo)")
+        if once:
+            stop.set()
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            player = group.create_task(playback.play(stop, ended))
+            await app.run(
+                settings,
+                clock,
+                stop,
+                without=frozenset({Source.PROCESS}),
+                listening=teller.tell_listening,
+                observe=teller.tell_step,
+            )
+            player.cancel()
+    finally:
+        await playback.close()
+
+
+def settle(playback: Playback, listen: str) -> Settings:
+    """The daemon's settings: ordinary ones, that point at the stand-in."""
+    has = playback.sources
+    return load(
+        {
+            "target": f"http://{HOST}:{playback.port}",
+            "interval": INTERVAL,
+            "window": WINDOW,
+            "listen": listen,
+            "log": [str(playback.log)] if Source.VLLM_LOG in has else [],
+            "cgroup": str(playback.cgroup) if Source.CGROUP in has else "off",
+            "kernel_log": str(playback.kernel_log) if Source.KERNEL_LOG in has else "off",
+            "gpu": "off",
+        }
+    )
+
+
+def say(line: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+class Teller:
+    """Prints what a person wants to see: where to look, and every change of verdict."""
+
+    def __init__(self) -> None:
+        self.verdict: Verdict | None = None
+
+    def tell_listening(self, host: str, port: int) -> None:
+        """Say where to look."""
+        shown = f"[{host}]" if ":" in host else host
+        say(f"listening on http://{shown}:{port}/metrics")
+
+    def tell_step(self, step: Step) -> None:
+        """Say a verdict that differs from the one before."""
+        for found in step.report.urgent:
+            if found.cause.verdict is not self.verdict:
+                self.verdict = found.cause.verdict
+                say(f"at once: {found.cause.value} ({found.severity.value})")
+        for judgement in step.closed:
+            if judgement.verdict is not self.verdict:
+                self.verdict = judgement.verdict
+                say(window_line(judgement))

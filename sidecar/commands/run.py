@@ -1,0 +1,77 @@
+"""``vllm-sidecar run``: the daemon."""
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable
+
+import uvloop
+
+from sidecar import app
+from sidecar.clock import Clock
+from sidecar.config import Settings
+from sidecar.logs import make_logger
+from sidecar.model.vocabulary import ServerState, Verdict
+from sidecar.pipeline import Step
+
+
+def run_daemon(settings: Settings) -> int:
+    """Run until SIGTERM or SIGINT; returns the exit code."""
+    journal = Journal()
+
+    async def body(stop: asyncio.Event) -> None:
+        await app.run(
+            settings,
+            Clock(),
+            stop,
+            listening=journal.tell_listening,
+            observe=journal.tell_changes,
+        )
+
+    run_until_signal(body)
+    journal.log.info("stopped")
+    return 0
+
+
+def run_until_signal(body: Callable[[asyncio.Event], Awaitable[None]]) -> None:
+    """Run ``body`` with an event that the first SIGTERM or SIGINT sets; a second one ends us."""
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def begin_to_stop(number: signal.Signals) -> None:
+            loop.remove_signal_handler(number)
+            stop.set()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, begin_to_stop, number)
+        await body(stop)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+
+
+class Journal:
+    """Our own log: a line for each change, none for a tick."""
+
+    def __init__(self) -> None:
+        self.log = make_logger()
+        self.verdict: Verdict | None = None
+        self.state: ServerState | None = None
+
+    def tell_listening(self, host: str, port: int) -> None:
+        """Say where we listen."""
+        shown = f"[{host}]" if ":" in host else host
+        self.log.info("listening", listen=f"{shown}:{port}")
+
+    def tell_changes(self, step: Step) -> None:
+        """Say what changed with this step."""
+        report = step.report
+        if report.state is not self.state:
+            self.state = report.state
+            self.log.info("state_changed", state=report.state.value)
+        if report.verdict is not self.verdict and (self.verdict or report.last_window):
+            self.verdict = report.verdict
+            shown = report.urgent or (report.last_window.causes if report.last_window else ())
+            fields = {"cause": shown[0].cause.value, "kind": shown[0].kind.value} if shown else {}
+            self.log.info("verdict_changed", verdict=report.verdict.value, **fields)

@@ -1,0 +1,119 @@
+"""``scan``: triage of logs offline, one result per file."""
+
+import gzip
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from sidecar.classify.log_file import LogCause, LogTriage, triage
+from sidecar.model.vocabulary import Cause, Kind
+
+CHUNK_BYTES = 256 * 1024
+STDIN = "-"
+GZIP_MAGIC = b"\x1f\x8b"
+UNREADABLE = 2
+
+MEANINGS = {
+    Cause.HOST_OOM: "host memory ran out",
+    Cause.CUDA_OOM: "GPU memory ran out",
+    Cause.ENGINE_FAILURE: "the engine or a worker died, and no memory cause is shown",
+    Cause.STALLED: "requests were there, but no token moved",
+    Cause.PREEMPTION: "the KV cache was too small for the load; requests were set back and redone",
+}
+KIND_MEANINGS = {
+    (Cause.CUDA_OOM, Kind.ALLOCATION_FAILURE): "an allocation on the GPU failed",
+    (Cause.CUDA_OOM, Kind.CAPACITY_REJECTION): (
+        "vLLM refused to start: the GPU memory it may use does not hold what was asked for"
+    ),
+    (Cause.HOST_OOM, Kind.CGROUP): "the kernel killed for a memory limit (container or unit)",
+    (Cause.HOST_OOM, Kind.SYSTEM): "the kernel killed because the whole host was out of memory",
+    (Cause.HOST_OOM, Kind.USERSPACE): "a memory watcher killed (Ray, systemd-oomd, kubelet ...)",
+    (Cause.HOST_OOM, Kind.ALLOCATION_FAILURE): "an allocation of host memory failed",
+    (Cause.ENGINE_FAILURE, Kind.KILLED): "a process was killed or vanished; the log has no reason",
+    (Cause.ENGINE_FAILURE, Kind.CRASHED): "a process crashed for a reason that is not memory",
+    (Cause.ENGINE_FAILURE, Kind.START_FAILED): "the start failed, and no memory cause is shown",
+    (Cause.PREEMPTION, Kind.SWAP): "requests were swapped out for lack of KV cache",
+}
+
+
+def run_scan(files: Sequence[str], *, output: Literal["text", "json"]) -> int:
+    """Print one result per file; 2 if a file could not be read (the others are done), else 0."""
+    code = 0
+    for name in files:
+        try:
+            found = scan_file(name)
+        except (OSError, EOFError) as error:
+            print(f"vllm-sidecar scan: cannot read {name}: {_reason(error)}", file=sys.stderr)
+            code = UNREADABLE
+            continue
+        print(_as_json(name, found) if output == "json" else _as_text(name, found), flush=True)
+    return code
+
+
+def scan_file(name: str) -> LogTriage:
+    """The triage of a file, of a gzip file, or of standard input (``-``)."""
+    if name == STDIN:
+        return triage(_chunks(sys.stdin.buffer))
+    with Path(name).open("rb") as file:
+        packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+        file.seek(0)
+        if not packed:
+            return triage(_chunks(file))
+        with gzip.open(file) as unpacked:
+            return triage(_chunks(unpacked))
+
+
+def _chunks(file: BinaryIO | gzip.GzipFile) -> Iterator[bytes]:
+    while chunk := file.read(CHUNK_BYTES):
+        yield chunk
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, EOFError | gzip.BadGzipFile):
+        return "damaged gzip data"
+    return (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
+
+
+def _as_json(name: str, found: LogTriage) -> str:
+    causes = [
+        {
+            "cause": one.cause,
+            "kind": one.kind,
+            "phase": one.phase,
+            "confidence": one.confidence,
+            "count": one.count,
+            "first_line": one.first_line,
+            "signals": list(one.signals),
+        }
+        for one in found.causes
+    ]
+    result = {
+        "file": name,
+        "lines": found.lines,
+        "verdict": found.verdict,
+        "causes": causes,
+        "lever": None,
+    }
+    return json.dumps(result)
+
+
+def _as_text(name: str, found: LogTriage) -> str:
+    lines = [f"{name}: {found.verdict} ({found.lines} lines)"]
+    if not found.causes:
+        lines.append("  nothing found that speaks of a failure, an OOM or a preemption")
+    lines += [_sentence(one) for one in found.causes]
+    if found.cut:
+        lines.append(f"  {found.cut} overlong lines were read in part only")
+    return "\n".join(lines)
+
+
+def _sentence(one: LogCause) -> str:
+    meaning = KIND_MEANINGS.get((one.cause, one.kind), MEANINGS[one.cause])
+    times = "once" if one.count == 1 else f"{one.count} times"
+    when = "" if one.phase == "unknown" else f", at {one.phase}"
+    return (
+        f"  {one.cause} / {one.kind}, {one.confidence}{when}: {meaning}"
+        f" (first in line {one.first_line}, {times})"
+    )

@@ -1,0 +1,153 @@
+/* A stand-in for libnvidia-ml.so.1, driven by the text file $FAKE_NVML_STATE, which every call reads
+ * anew. One "key value" a line:
+ *   count N | driver TEXT | gpuI.{total,used,reserved,util,mig} N | gpuI.procs PID:BYTES,PID:-1
+ *   fail.FUNCTION CODE   return this nvmlReturn_t
+ *   hang_ms.FUNCTION N   wait first
+ * -DOLD_DRIVER leaves out what drivers before 510 lack.
+ */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { OK = 0, UNINITIALIZED = 1, INVALID = 2, UNSUPPORTED = 3, TOO_SMALL = 7, WRONG_VERSION = 25 };
+enum { MOST = 8 };
+
+struct gpu { unsigned index; };
+struct memory { unsigned long long total, free, used; };
+struct memory_v2 { unsigned version; unsigned long long total, reserved, free, used; };
+struct rates { unsigned gpu, memory; };
+struct process { unsigned pid; unsigned long long used; unsigned instance, compute; };
+
+static struct gpu gpus[MOST] = {{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}};
+static int users;
+
+static int text(const char *key, char *out, size_t size)
+{
+    const char *path = getenv("FAKE_NVML_STATE");
+    FILE *state = path ? fopen(path, "r") : NULL;
+    char line[1024];
+    int found = 0;
+    while (state && fgets(line, sizeof line, state)) {
+        size_t length = strlen(key);
+        if (strncmp(line, key, length) == 0 && line[length] == ' ') {
+            line[strcspn(line, "\n")] = '\0';
+            snprintf(out, size, "%s", line + length + 1);
+            found = 1;
+        }
+    }
+    if (state)
+        fclose(state);
+    return found;
+}
+
+static long long number(const char *key, long long otherwise)
+{
+    char value[64];
+    return text(key, value, sizeof value) ? atoll(value) : otherwise;
+}
+
+static long long of_gpu(const struct gpu *gpu, const char *key, long long otherwise)
+{
+    char full[64];
+    snprintf(full, sizeof full, "gpu%u.%s", gpu->index, key);
+    return number(full, otherwise);
+}
+
+static int begin(const char *function)
+{
+    char key[128];
+    snprintf(key, sizeof key, "hang_ms.%s", function);
+    usleep((useconds_t)(number(key, 0) * 1000));
+    snprintf(key, sizeof key, "fail.%s", function);
+    return (int)number(key, OK);
+}
+
+#define BEGIN                                \
+    do {                                     \
+        int failure = begin(__func__);       \
+        if (failure) return failure;         \
+        if (!users) return UNINITIALIZED;    \
+    } while (0)
+
+int nvmlInitWithFlags(unsigned flags)
+{
+    int failure = begin(__func__);
+    (void)flags;
+    users += !failure;
+    return failure;
+}
+int nvmlShutdown(void) { BEGIN; users--; return OK; }
+const char *nvmlErrorString(int code) { (void)code; return "as the test wanted"; }
+
+int nvmlSystemGetDriverVersion(char *out, unsigned size)
+{
+    BEGIN;
+    if (!text("driver", out, size)) snprintf(out, size, "550.54.15");
+    return OK;
+}
+int nvmlDeviceGetCount_v2(unsigned *count) { BEGIN; *count = (unsigned)number("count", 1); return OK; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, struct gpu **gpu)
+{
+    BEGIN;
+    if (index >= MOST || index >= number("count", 1)) return INVALID;
+    *gpu = &gpus[index];
+    return (int)of_gpu(*gpu, "fail", OK);
+}
+int nvmlDeviceGetName(struct gpu *gpu, char *out, unsigned size)
+{ BEGIN; snprintf(out, size, "Fake GPU %u", gpu->index); return OK; }
+int nvmlDeviceGetUUID(struct gpu *gpu, char *out, unsigned size)
+{ BEGIN; snprintf(out, size, "GPU-%08u", gpu->index); return OK; }
+int nvmlDeviceGetMemoryInfo(struct gpu *gpu, struct memory *out)
+{
+    BEGIN;
+    out->total = (unsigned long long)of_gpu(gpu, "total", 1000);
+    out->used = (unsigned long long)(of_gpu(gpu, "used", 0) + of_gpu(gpu, "reserved", 0));
+    out->free = out->total - out->used;
+    return OK;
+}
+int nvmlDeviceGetUtilizationRates(struct gpu *gpu, struct rates *out)
+{ BEGIN; out->gpu = (unsigned)of_gpu(gpu, "util", 0); out->memory = 0; return OK; }
+int nvmlDeviceGetMigMode(struct gpu *gpu, unsigned *now, unsigned *later)
+{
+    BEGIN;
+    long long mode = of_gpu(gpu, "mig", -1);
+    if (mode < 0) return UNSUPPORTED;
+    *now = *later = (unsigned)mode;
+    return OK;
+}
+
+static int processes(struct gpu *gpu, unsigned *count, struct process *out)
+{
+    char key[64], list[1024], *rest = NULL;
+    unsigned room = *count, found = 0;
+    snprintf(key, sizeof key, "gpu%u.procs", gpu->index);
+    if (text(key, list, sizeof list))
+        for (char *one = strtok_r(list, ",", &rest); one; one = strtok_r(NULL, ",", &rest)) {
+            char *colon = strchr(one, ':');
+            if (out && found < room)
+                out[found] = (struct process){(unsigned)atoi(one),
+                                              (unsigned long long)(colon ? atoll(colon + 1) : 0), ~0u, ~0u};
+            found++;
+        }
+    *count = found;
+    return found > room ? TOO_SMALL : OK;
+}
+int nvmlDeviceGetComputeRunningProcesses_v2(struct gpu *gpu, unsigned *count, struct process *out)
+{ BEGIN; return processes(gpu, count, out); }
+
+#ifndef OLD_DRIVER
+int nvmlDeviceGetComputeRunningProcesses_v3(struct gpu *gpu, unsigned *count, struct process *out)
+{ BEGIN; return processes(gpu, count, out); }
+int nvmlDeviceGetMemoryInfo_v2(struct gpu *gpu, struct memory_v2 *out)
+{
+    BEGIN;
+    if (out->version != (sizeof *out | 2u << 24)) return WRONG_VERSION;
+    out->total = (unsigned long long)of_gpu(gpu, "total", 1000);
+    out->reserved = (unsigned long long)of_gpu(gpu, "reserved", 0);
+    out->used = (unsigned long long)of_gpu(gpu, "used", 0);
+    out->free = out->total - out->used - out->reserved;
+    return OK;
+}
+#endif

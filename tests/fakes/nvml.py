@@ -1,0 +1,77 @@
+"""The real bindings against a library that does what a state file says, in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+SOURCE = Path(__file__).with_name("fake_nvml.c")
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import asyncio, json, os, sys, uvloop
+from dataclasses import asdict
+from pathlib import Path
+from sidecar.clock import Clock
+from sidecar.sources.nvml import NvmlSource
+
+async def main():
+    clock = Clock()
+    indexes, limit_s, states = json.loads(sys.argv[1])
+    source = NvmlSource(
+        clock, limit_s=limit_s, indexes=None if indexes is None else tuple(indexes)
+    )
+    await source.open()
+    for state in states:
+        if isinstance(state, float):
+            await clock.pause(state)
+            continue
+        Path(os.environ["FAKE_NVML_STATE"]).write_text(state)
+        sample = await source.sample()
+        reading = None if sample.reading is None else asdict(sample.reading)
+        print(json.dumps({"fault": sample.fault, "reading": reading}))
+    await source.close()
+
+with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    runner.run(main())
+"""
+
+
+def build(directory: Path, *, old_driver: bool = False) -> Path:
+    """The directory that holds the library; the name inside it is what the bindings load."""
+    directory.mkdir(parents=True, exist_ok=True)
+    options = ["-DOLD_DRIVER"] if old_driver else []
+    subprocess.run(
+        ["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", *options,
+         "-Wl,-soname,libnvidia-ml.so.1", "-o", directory / "libnvidia-ml.so.1", SOURCE],
+        check=True,
+    )  # fmt: skip
+    return directory
+
+
+def samples(
+    library: Path | None,
+    state_file: Path,
+    states: list[str | float],
+    *,
+    indexes: list[int] | None = None,
+    limit_s: float = 10.0,
+) -> list[dict[str, Any]]:
+    """One sample after each state; a number waits so many seconds instead."""
+    environment = {
+        "PATH": os.environ.get("PATH", ""),
+        "PYTHONPATH": str(ROOT),
+        "FAKE_NVML_STATE": str(state_file),
+        "LD_LIBRARY_PATH": str(library or state_file.parent),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, json.dumps([indexes, limit_s, states])],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=40,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return [json.loads(line) for line in done.stdout.splitlines()]

@@ -1,0 +1,146 @@
+"""The server's processes are all found, orphans too, and nobody else's."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from sidecar.clock import Clock
+from sidecar.model.readings import ProcessReading
+from sidecar.model.vocabulary import Fault, Source
+from sidecar.sources.process import ProcessSource
+from tests.fakes.proc_tree import ProcTree
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> ProcTree:
+    made = ProcTree(tmp_path / "proc")
+    made.start(1, 0, "init", born=1)
+    made.start(50, 1, "bash")
+    made.start(100, 50, "vllm", born=200)
+    made.start(101, 100, "VLLM::EngineCor", born=210, pages=1000)
+    made.start(102, 101, "VLLM::Worker_TP", born=220)
+    return made
+
+
+def source(tree: ProcTree, pid: int | None = None, port: int | None = None) -> ProcessSource:
+    return ProcessSource(Clock(), limit_s=10, pid=pid, port=port, proc_root=tree.root)
+
+
+async def pids(watched: ProcessSource) -> list[int]:
+    sample = await watched.sample()
+    assert sample.source is Source.PROCESS
+    assert isinstance(sample.reading, ProcessReading), sample.fault
+    return [one.pid for one in sample.reading.processes]
+
+
+async def test_children_of_children_belong_to_the_tree(tree: ProcTree) -> None:
+    watched = source(tree, pid=100)
+    assert await pids(watched) == [100, 101, 102]
+    assert watched.root_pid == 100
+    reading = (await watched.sample()).reading
+    assert isinstance(reading, ProcessReading)
+    engine = reading.processes[1]
+    assert (engine.comm, engine.rss) == ("VLLM::EngineCor", 1000 * os.sysconf("SC_PAGE_SIZE"))
+    await watched.close()
+
+
+async def test_an_orphan_and_what_it_starts_stay_in_the_tree_while_they_live(
+    tree: ProcTree,
+) -> None:
+    watched = source(tree, pid=100)
+    await pids(watched)
+    tree.end(100)
+    tree.zombie(101)
+    tree.start(102, 1, "VLLM::Worker_TP", born=220)
+    tree.start(103, 102, "nvcc", born=300)
+    assert await pids(watched) == [102, 103]
+    assert watched.root_pid is None
+    tree.end(102)
+    tree.end(103)
+    assert await pids(watched) == []
+    await watched.close()
+
+
+async def test_a_pid_that_recurs_is_another_process(tree: ProcTree) -> None:
+    watched = source(tree, pid=100)
+    await pids(watched)
+    for pid in (100, 101, 102):
+        tree.end(pid)
+    tree.start(100, 50, "postgres", born=900)
+    assert await pids(watched) == []
+    await watched.close()
+
+
+async def test_the_server_is_found_by_its_port_and_again_after_a_restart(tree: ProcTree) -> None:
+    watched = source(tree, port=8000)
+    assert (await watched.sample()).fault is Fault.ABSENT
+    tree.listen({8000: 777, 9000: 778})
+    tree.hold(100, 777)
+    tree.hold(50, 778)
+    assert await pids(watched) == [100, 101, 102]
+    for pid in (100, 101, 102):
+        tree.end(pid)
+    tree.listen({})
+    assert await pids(watched) == []
+    tree.start(200, 50, "vllm", born=500)
+    tree.listen({8000: 999}, "tcp6")
+    tree.hold(200, 999)
+    assert await pids(watched) == [200]
+    assert watched.root_pid == 200
+    await watched.close()
+
+
+async def test_of_several_listeners_the_eldest_is_the_root(tree: ProcTree) -> None:
+    tree.listen({8000: 777})
+    for pid in (101, 100, 102):
+        tree.hold(pid, 777)
+    watched = source(tree, port=8000)
+    await pids(watched)
+    assert watched.root_pid == 100
+    await watched.close()
+
+
+async def test_a_port_forwarder_is_not_the_server(tree: ProcTree) -> None:
+    tree.start(60, 1, "docker-proxy")
+    tree.listen({8000: 777})
+    tree.hold(60, 777)
+    watched = source(tree, port=8000)
+    assert (await watched.sample()).fault is Fault.ABSENT
+    await watched.close()
+
+
+async def test_a_pid_that_never_was_is_absent_and_found_when_it_comes(tree: ProcTree) -> None:
+    watched = source(tree, pid=300)
+    assert (await watched.sample()).fault is Fault.ABSENT
+    tree.start(300, 1, "odd ) name (", born=300)
+    assert await pids(watched) == [300]
+    await watched.close()
+
+
+async def test_real_processes_and_a_real_listener_are_found() -> None:
+    program = (
+        "import socket, subprocess, sys\n"
+        "server = socket.create_server(('127.0.0.1', 0))\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=subprocess.PIPE)\n"
+        "print(server.getsockname()[1], child.pid, flush=True)\n"
+        "input()\n"
+        "child.communicate(b'x')\n"
+    )
+    server = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        program,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert server.stdout is not None
+    port, child = map(int, (await server.stdout.readline()).split())
+    watched = ProcessSource(Clock(), limit_s=30, port=port)
+    assert await pids(watched) == sorted([server.pid, child])
+    assert watched.root_pid == server.pid
+    await server.communicate(b"x\n")
+    assert await pids(watched) == []
+    await watched.close()
