@@ -161,7 +161,9 @@ async def run(
         observe(step)
 
     server = HttpServer(
-        Views(report=lambda: board.report, windows=lambda: tuple(board.windows), alive=board.is_alive),
+        Views(
+            report=lambda: board.report, windows=lambda: tuple(board.windows), alive=board.is_alive
+        ),
         Exposition(EVIDENCE, max_engines=settings.max_engines),
     )
     async with AsyncExitStack() as stack:

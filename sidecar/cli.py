@@ -66,7 +66,9 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 def build_parser() -> Parser:
     """The whole command line."""
-    parser = Parser(prog="vllm-sidecar", description="Names what every window of a vLLM server suffered from.")
+    parser = Parser(
+        prog="vllm-sidecar", description="Names what every window of a vLLM server suffered from."
+    )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
 
@@ -74,12 +76,16 @@ def build_parser() -> Parser:
     add_run_options(run)
 
     demo = commands.add_parser("demo", help="the daemon on a recorded real session; needs nothing")
-    demo.add_argument("--scenario", metavar="NAME", default="preemption", help="what to play; 'list' names all")
+    demo.add_argument(
+        "--scenario", metavar="NAME", default="preemption", help="what to play; 'list' names all"
+    )
     demo.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:9477")
     demo.add_argument("--once", action="store_true", help="stop when the recording ends")
 
     scan = commands.add_parser("scan", help="triage of log files")
-    scan.add_argument("files", nargs="+", metavar="FILE", help="a log, plain or .gz; - for standard input")
+    scan.add_argument(
+        "files", nargs="+", metavar="FILE", help="a log, plain or .gz; - for standard input"
+    )
     add_output(scan)
 
     replay = commands.add_parser("replay", help="a recording through the daemon's pipeline")
@@ -148,9 +154,7 @@ def run_check(arguments: argparse.Namespace) -> int:
     from sidecar.commands.check import run_check as check
     from sidecar.config import load
 
-    return check(
-        load(settings_given(arguments), file=arguments.config), output=arguments.output
-    )
+    return check(load(settings_given(arguments), file=arguments.config), output=arguments.output)
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {

@@ -8,16 +8,27 @@ import structlog
 
 FIELDS = frozenset(
     {
-        "event", "level", "timestamp", "verdict", "severity", "cause", "kind", "state", "source",
-        "fault", "listen", "window_s", "interval_s", "signal", "step",
+        "event",
+        "level",
+        "timestamp",
+        "verdict",
+        "severity",
+        "cause",
+        "kind",
+        "state",
+        "source",
+        "fault",
+        "listen",
+        "window_s",
+        "interval_s",
+        "signal",
+        "step",
     }
 )
 """What a line may hold. Everything else is dropped: a field that quotes the outside would leak."""
 
 
-def keep_allowed(
-    _logger: Any, _method: str, event: MutableMapping[str, Any]
-) -> Mapping[str, Any]:
+def keep_allowed(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
     """Drop fields that are not on the list."""
     return {name: value for name, value in event.items() if name in FIELDS}
 

@@ -35,6 +35,7 @@ class Playback:
     clock: ClockLike
     metrics: Row = field(default_factory=dict)
     health: Row = field(default_factory=dict)
+    recorded_cgroup: str = ""
     port: int = 0
     listener: asyncio.Server | None = None
     server: web.Server | None = None
@@ -105,12 +106,19 @@ class Playback:
             case Source.VLLM_LOG:
                 append(self.log, str(row.get("line", "")))
             case Source.KERNEL_LOG:
-                append(self.kernel_log, str(row.get("line", "")))
+                append(self.kernel_log, self.moved(str(row.get("line", ""))))
             case Source.CGROUP:
+                self.recorded_cgroup = str(row.get("path", ""))
                 for name, text in (row.get("files") or {}).items():
                     (self.cgroup / Path(name).name).write_text(text, encoding="utf-8")
             case _:
                 pass
+
+    def moved(self, line: str) -> str:
+        """A kernel record that speaks of the cgroup where it now lies."""
+        if not self.recorded_cgroup:
+            return line
+        return line.replace(f"memcg={self.recorded_cgroup},", f"memcg={self.cgroup},")
 
     async def follow_port(self, row: Row) -> None:
         """Listen, or not, as the recorded server did."""

@@ -173,7 +173,9 @@ class Decoder:
                 if row["files"] is not None and not row["files"]:
                     return Fault.DENIED
                 return parse_cgroup(
-                    int(row["version"]), str(row["path"]), row["files"],
+                    int(row["version"]),
+                    str(row["path"]),
+                    row["files"],
                     int(identity) if identity is not None else None,
                 )
             case Source.NVML:
@@ -270,18 +272,15 @@ def read_ticks(recording: Recording, interval_s: float) -> Iterator[Tick]:
     )
     gathered: Gathered | None = None
     now = 0
-    for point, at, _, source, row in rows:
+    for placed in rows:
         if gathered is None:
-            gathered, now = Gathered(), point
-        while now < point:
+            gathered, now = Gathered(), placed.point
+        while now < placed.point:
             yield make_tick(decoder, sources, gathered, now * interval_s)
             gathered, now = Gathered(), now + 1
-        take(decoder, gathered, source, row, Instant(at, at))
+        take(decoder, gathered, placed)
     if gathered is not None:
         yield make_tick(decoder, sources, gathered, now * interval_s)
-
-
-GridRow = tuple[int, float, int, Source, "Row"]
 
 
 def with_grid(
@@ -294,21 +293,23 @@ def with_grid(
         yield Placed(point, at, place, source, row)
 
 
-class Placed(tuple[int, float, int, Source, Row]):
+@dataclass(frozen=True, slots=True)
+class Placed:
     """A row at its grid point; ordered by point, time and source, never by its content."""
 
-    __slots__ = ()
+    point: int
+    at: float
+    place: int
+    source: Source
+    row: Row
 
-    def __new__(cls, *parts: Any) -> "Placed":
-        """A placed row."""
-        return super().__new__(cls, parts)
-
-    def __lt__(self, other: object) -> bool:
-        return isinstance(other, Placed) and tuple(self[:3]) < tuple(other[:3])
+    def __lt__(self, other: "Placed") -> bool:
+        return (self.point, self.at, self.place) < (other.point, other.at, other.place)
 
 
-def take(decoder: Decoder, gathered: Gathered, source: Source, row: Row, at: Instant) -> None:
+def take(decoder: Decoder, gathered: Gathered, placed: Placed) -> None:
     """Gather one row."""
+    source, row, at = placed.source, placed.row, Instant(placed.at, placed.at)
     if source in FLOWING:
         line = row.get("line")
         if not isinstance(line, str):
@@ -333,6 +334,7 @@ def make_tick(
         samples.append(Sample(source=Source.VLLM_LOG, at=at, reading=read_log(gathered.lines)))
     if Source.KERNEL_LOG in sources:
         kills = [kill for then, line in gathered.kernel for kill in decoder.kernel.feed(line, then)]
+        kills.extend(decoder.kernel.flush(at))
         samples.append(
             Sample(source=Source.KERNEL_LOG, at=at, reading=KernelReading(kills=tuple(kills)))
         )

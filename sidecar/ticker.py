@@ -70,8 +70,8 @@ class Grid:
         unix = (math.floor(now.unix / self.interval_s + 1e-6) + 1) * self.interval_s
         return unix, now.monotonic + (unix - now.unix)
 
-    def reach(self, unix: float, now: Instant) -> int:
-        """Note that a point was reached; returns how many points were missed since the last."""
+    def reach(self, now: Instant) -> int:
+        """Note that a point was reached; returns how many were missed since the last."""
         before, self.last_point = self.last_point, now
         if before is None:
             return 0
@@ -95,7 +95,9 @@ class Ticker:
             sampler = Sampler(self.sources, group)
             woken: dict[int, SourceLike] = {}
             watchers = [
-                group.create_task(self.watch(source, woken, sampler.ready), name=f"watch {source.name}")
+                group.create_task(
+                    self.watch(source, woken, sampler.ready), name=f"watch {source.name}"
+                )
                 for source in self.sources
                 if isinstance(source, Waking)
             ]
@@ -131,7 +133,7 @@ class Ticker:
     async def tick(self, sampler: Sampler, grid: Grid, unix: float) -> None:
         """One grid point."""
         now = self.clock.now()
-        missed = grid.reach(unix, now)
+        missed = grid.reach(now)
         lateness = max(0.0, now.unix - unix)
         if lateness >= self.interval_s:
             # Late by whole intervals, or the wall clock stepped: this is another point.

@@ -8,6 +8,7 @@ import gzip
 import json
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -18,7 +19,7 @@ from tests.pipeline.test_situations import CRASH, CUDA_OOM  # noqa: E402
 
 HIDE = ("POST /v1", "GET /health", "GET /metrics")
 
-SCENARIOS = {
+SCENARIOS: dict[str, tuple[str, Callable[[], Composition]]] = {
     "healthy": (
         "a light load, then idle: none",
         lambda: Composition("a_healthy").cut(26, 71),
@@ -41,12 +42,14 @@ SCENARIOS = {
     ),
     "cuda_oom": (
         "an allocation fails and ends the engine: cuda_oom (composed: real session, real lines)",
-        lambda: Composition("m_capacity_stages_vllm_bench")
-        .cut(40, 66)
-        .log(12.0, CUDA_OOM)
-        .log(12.3, *CRASH)
-        .only_before("log", 12.4)
-        .refuse(13, 26),
+        lambda: (
+            Composition("m_capacity_stages_vllm_bench")
+            .cut(40, 66)
+            .log(12.0, CUDA_OOM)
+            .log(12.3, *CRASH)
+            .only_before("log", 12.4)
+            .refuse(13, 26)
+        ),
     ),
     "stalled": (
         "requests wait and no token moves: stalled (composed: an exposition that stands still)",
@@ -59,7 +62,8 @@ SCENARIOS = {
 }
 
 
-def make(name, about, composition):
+def make(name: str, about: str, composition: Composition) -> None:
+    """Write one scenario."""
     folder = ROOT / "sidecar/scenarios" / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -74,9 +78,10 @@ def make(name, about, composition):
             for row in sorted(kept, key=lambda row: row["t"])
         )
         # No name and no time in the header: the same rows give the same bytes.
-        with (folder / f"{source}.jsonl.gz").open("wb") as raw, gzip.GzipFile(
-            filename="", fileobj=raw, mode="wb", mtime=0
-        ) as file:
+        with (
+            (folder / f"{source}.jsonl.gz").open("wb") as raw,
+            gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as file,
+        ):
             file.write(text.encode())
 
 

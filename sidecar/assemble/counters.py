@@ -108,8 +108,7 @@ def add(first: Histogram | None, second: Histogram) -> Histogram:
         return second
     return Histogram(
         buckets=tuple(
-            (bound, n + m)
-            for (bound, n), (_, m) in zip(first.buckets, second.buckets, strict=True)
+            (bound, n + m) for (bound, n), (_, m) in zip(first.buckets, second.buckets, strict=True)
         ),
         count=first.count + second.count,
         total=first.total + second.total,

@@ -56,16 +56,11 @@ class Incidents:
 
     def belongs(self, at: Instant) -> bool:
         """Whether something at this instant belongs to the running incident."""
-        return self.running is not None and (
-            at.monotonic - self.running.last.monotonic <= JOIN_S
-        )
+        return self.running is not None and (at.monotonic - self.running.last.monotonic <= JOIN_S)
 
     def see_tokens(self, at: Instant) -> None:
         """Tokens were made: an incident that lies a while back is over."""
-        if (
-            self.running is not None
-            and at.monotonic - self.running.last.monotonic >= RECOVERED_S
-        ):
+        if self.running is not None and at.monotonic - self.running.last.monotonic >= RECOVERED_S:
             self.running = None
 
 

@@ -103,7 +103,7 @@ class Life:
         """Whether a wanted stop shortly before makes a death harmless."""
         return (
             self.stop_wanted is not None
-            and at.monotonic - self.stop_wanted.monotonic <= STOP_HOLDS_S
+            and 0 <= at.monotonic - self.stop_wanted.monotonic <= STOP_HOLDS_S
             and self.state is not ServerState.DEAD
         )
 
@@ -171,9 +171,7 @@ class Life:
             self.move(ServerState.DEAD, at)
             self.told = at
             return (
-                self.death(
-                    Source.PROCESS, signals.PROCESSES_VANISHED, at, kind=Kind.START_FAILED
-                ),
+                self.death(Source.PROCESS, signals.PROCESSES_VANISHED, at, kind=Kind.START_FAILED),
             )
         if self.first_refusal is not None and self.has_served and self.has_orphans():
             self.move(ServerState.DEAD, at)
@@ -192,9 +190,7 @@ class Life:
         comms = [process.comm for process in self.processes.processes]
         return any(starts(comms, ENGINE_COMMS)) and not any(starts(comms, API_SERVER_COMMS))
 
-    def death(
-        self, source: Source, signal: str, at: Instant, kind: Kind = Kind.KILLED
-    ) -> Evidence:
+    def death(self, source: Source, signal: str, at: Instant, kind: Kind = Kind.KILLED) -> Evidence:
         """Evidence that the server died, without a cause of its own."""
         sure = signal in {signals.HEALTH_FAILING, signals.ORPHANS_LEFT}
         return Evidence(
@@ -212,4 +208,3 @@ class Life:
 def starts(comms: Iterable[str], prefixes: tuple[str, ...]) -> Iterable[bool]:
     """For each name whether it starts with one of the prefixes."""
     return (comm.startswith(prefixes) for comm in comms)
-

@@ -85,8 +85,7 @@ def find_observable(window: Window) -> Mapping[Cause, bool]:
 
     def reads(*sources: Source) -> bool:
         return any(
-            source in window.sources and window.sources[source].readings > 0
-            for source in sources
+            source in window.sources and window.sources[source].readings > 0 for source in sources
         )
 
     return {

@@ -5,7 +5,6 @@ its consequences, a wanted stop makes the deaths after it harmless, and what one
 times (per rank, per request, per traceback) counts once.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -13,7 +12,17 @@ from typing import TypeVar
 from sidecar.catalog.log_signatures import PIN_MEMORY_FRAME, SERVER_STOPPING, Mark, Scope, Signature
 from sidecar.model.evidence import Weight
 from sidecar.model.vocabulary import Cause, Confidence, Kind, Phase, Verdict
-from sidecar.parse.log_line import LONGEST, Match, Record, candidates, match, read_line, records
+from sidecar.parse.log_line import (
+    BEFORE,
+    LONGEST,
+    Match,
+    candidates,
+    is_continued,
+    looks_headed,
+    match,
+    read_line,
+    records,
+)
 
 T = TypeVar("T")
 
@@ -83,13 +92,8 @@ class _At:
 
 # --- lines -> matches ---------------------------------------------------------------------------
 
-_BEFORE = 8
 _AFTER = 2
 _SHORTEST_WRAPPED = 40
-_HEADED = re.compile(
-    rb"\s*(?:\x1b\[|\^\[\[|#033\[|\(|\[|\{|\||INFO|DEBUG|WARNING|ERROR|CRITICAL"
-    rb"|\d{4}-\d\d-\d\d|[A-Z][a-z]{2} +\d+ \d\d:)"
-).match
 
 
 @dataclass(slots=True)
@@ -98,48 +102,41 @@ class LineReader:
 
     lines: int = 0
     cut: int = 0
-    _rest: bytes = b""
+    _kept: bytes = b""
+    _kept_from: int = 0
+    _told_up_to: int = 0
     _skipping: bool = False
-    _context: bytes | None = None
-    _read_up_to: int = 0
 
     def feed(self, chunk: bytes) -> Iterator[Said]:
         """The matches of the lines that ``chunk`` completes, but for the last few, which wait."""
-        data = self._rest + chunk if self._rest else chunk
         if self._skipping:
-            begin = data.find(b"\n")
-            if begin < 0:
-                self._rest = b""
+            begin = chunk.find(b"\n") + 1
+            if not begin:
                 return iter(())
-            self._skipping, data = False, data[begin + 1 :]
-        end = data.rfind(b"\n")
-        self._rest = data[end + 1 :]
-        block: bytes | None = data[:end] if end >= 0 else None
-        if len(self._rest) > LONGEST:
+            self._skipping, chunk = False, chunk[begin:]
+        self.lines += chunk.count(b"\n")
+        text = self._kept + chunk
+        last = text.rfind(b"\n") + 1
+        if len(text) - last > LONGEST:
             # The begin of a line that is too long is read as if it were whole.
-            block = data[: end + 1 + LONGEST]
-            self._rest, self._skipping = b"", True
+            text = text[: last + LONGEST] + b"\n"
+            self._skipping = True
+            self.lines += 1
             self.cut += 1
-        return iter(()) if block is None else self._read(block, _AFTER)
+        return self._read(text, self.lines - _AFTER)
 
     def finish(self) -> Iterator[Said]:
-        """The matches of what is left."""
-        left, self._rest = self._rest or None, b""
-        return self._read(left, 0)
+        """The matches of what is left, a last line without an end included."""
+        if self._kept and not self._kept.endswith(b"\n"):
+            self.lines += 1
+        return self._read(self._kept, self.lines)
 
-    def _read(self, block: bytes | None, hold: int) -> Iterator[Said]:
-        parts = [part for part in (self._context, block) if part is not None]
-        if not parts:
-            return
-        if block is not None:
-            self.lines += block.count(b"\n") + 1
-        text = b"\n".join(parts)
-        first = self.lines - text.count(b"\n") - 1
-        begin, self._read_up_to = self._read_up_to, max(self._read_up_to, self.lines - hold)
-        chosen = [at for at in candidates(text) if begin <= first + at < self._read_up_to]
-        self._context = _last_lines(text, _BEFORE + hold)
-        if chosen:
-            yield from self._match(text.split(b"\n"), chosen, first)
+    def _read(self, text: bytes, up_to: int) -> Iterator[Said]:
+        first, told = self._kept_from, self._told_up_to
+        chosen = [at for at in candidates(text) if told <= first + at < up_to]
+        self._told_up_to = max(told, up_to)
+        self._kept, self._kept_from = _last_lines(text, first)
+        return self._match(text.split(b"\n"), chosen, first) if chosen else iter(())
 
     def _match(self, lines: Sequence[bytes], chosen: Sequence[int], first: int) -> Iterator[Said]:
         told: set[tuple[int, str]] = set()
@@ -151,19 +148,19 @@ class LineReader:
                     yield Said(first + begin + 1, said)
 
 
-def _last_lines(text: bytes, number: int) -> bytes:
+def _last_lines(text: bytes, first: int) -> tuple[bytes, int]:
+    """The lines that those to come may belong to, and the number of the first of them."""
     at = len(text)
-    for _ in range(number):
+    for _ in range(BEFORE + _AFTER + 1):
         at = text.rfind(b"\n", 0, at)
         if at < 0:
-            return text
-    return text[at + 1 :]
+            return text, first
+    return text[at + 1 :], first + text.count(b"\n", 0, at + 1)
 
 
 def _meanings(lines: Sequence[bytes], at: int) -> Iterator[tuple[int, Match]]:
     """What the line says, alone or, if it was wrapped, together with its neighbours."""
-    headed = _HEADED(lines[at]) is not None
-    if not headed and _continues_users_text(lines, at):
+    if is_continued(lines, at):
         return
     alone = read_line(lines[at], EVERYWHERE)
     if alone:
@@ -181,7 +178,7 @@ def _meanings(lines: Sequence[bytes], at: int) -> Iterator[tuple[int, Match]]:
 def _is_wrapped(lines: Sequence[bytes]) -> bool:
     if len(lines[0]) < _SHORTEST_WRAPPED:
         return False
-    return all(line and not _HEADED(line) for line in lines[1:])
+    return all(line and not looks_headed(line) for line in lines[1:])
 
 
 def _joined(lines: Sequence[bytes]) -> Match | None:
@@ -191,15 +188,6 @@ def _joined(lines: Sequence[bytes]) -> Match | None:
             if found := match(record, EVERYWHERE):
                 return found
     return None
-
-
-def _continues_users_text(lines: Sequence[bytes], at: int) -> bool:
-    """Whether the line goes on with a record above that carries users' text and is not finished."""
-    for above in range(at - 1, max(-1, at - 1 - _BEFORE), -1):
-        if _HEADED(lines[above]):
-            found: tuple[Record, ...] = records(lines[above])
-            return bool(found) and found[-1].unfinished
-    return False
 
 
 # --- matches -> causes --------------------------------------------------------------------------

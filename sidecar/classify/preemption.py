@@ -88,3 +88,9 @@ def weigh(window: Window, policy: Policy, beyond_before: int, preemptions: float
         return Severity.INFO
     lasting = beyond_before + 1 >= CRITICAL_AFTER_WINDOWS and is_waiting(window)
     return Severity.CRITICAL if lasting else Severity.WARNING
+
+
+def is_lasting(window: Window, policy: Policy) -> bool:
+    """Whether the window was beyond the tolerance while requests waited."""
+    counted = sum(evidence.amount for evidence in count_evidence(window))
+    return counted > 0 and is_beyond(window, policy, counted) and is_waiting(window)

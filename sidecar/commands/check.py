@@ -57,13 +57,9 @@ async def look(settings: Settings) -> Finding:
     clock = Clock()
     sources = build_sources(settings, clock)
     await open_all(sources)
-    samples: list[Sample] = list(
-        await asyncio.gather(*(source.sample() for source in sources))
-    )
+    samples: list[Sample] = list(await asyncio.gather(*(source.sample() for source in sources)))
     await close_all(sources)
-    pipeline = Pipeline(
-        window_s=settings.window, policy=Policy(), configured=asked_for(settings)
-    )
+    pipeline = Pipeline(window_s=settings.window, policy=Policy(), configured=asked_for(settings))
     pipeline.step(Tick(at=clock.now(), samples=tuple(samples), on_grid=False))
     (judgement,) = pipeline.finish()
     return Finding(
@@ -88,9 +84,7 @@ def as_json(finding: Finding) -> Json:
     return {
         "observable": {cause.value: seen for cause, seen in finding.observable.items()},
         "remedies": {
-            cause.value: REMEDIES[cause]
-            for cause, seen in finding.observable.items()
-            if not seen
+            cause.value: REMEDIES[cause] for cause, seen in finding.observable.items() if not seen
         },
         "sources": {
             source.value: None if fault is None else fault.value

@@ -30,9 +30,7 @@ class Episode:
     def age_out(self, now: Instant, quiet_s: float) -> None:
         """Forget severities that were not shown for the quiet time."""
         self.levels = {
-            level: at
-            for level, at in self.levels.items()
-            if now.monotonic - at.monotonic < quiet_s
+            level: at for level, at in self.levels.items() if now.monotonic - at.monotonic < quiet_s
         }
 
 
@@ -56,9 +54,7 @@ class Episodes:
 
     def quiet_s(self, cause: Cause) -> float:
         """Seconds without a sign that end an episode."""
-        return (
-            FAILURE_QUIET_S if cause in FAILURES else PRESSURE_QUIET_WINDOWS * self.window_s
-        )
+        return FAILURE_QUIET_S if cause in FAILURES else PRESSURE_QUIET_WINDOWS * self.window_s
 
     def alerts(self, urgent: Iterable[CauseFound]) -> dict[Cause, Severity]:
         """The severity of each cause now: of its episode and of what is just being seen."""

@@ -480,6 +480,52 @@ def read_line(raw: str | bytes, scopes: frozenset[Scope] = LIVE_SCOPES) -> tuple
     return tuple(said for said in found if said is not None)
 
 
+BEFORE = 8
+"""How many lines above one may decide whether it is a record of its own."""
+looks_headed = re.compile(
+    rb"\s*(?:\x1b\[|\^\[\[|#033\[|\(|\[|\{|\||INFO|DEBUG|WARNING|ERROR|CRITICAL"
+    rb"|\d{4}-\d\d-\d\d|[A-Z][a-z]{2} +\d+ \d\d:)"
+).match
+"""Whether a line begins as a record does, and not as the rest of the line above it."""
+_CRI_PART = re.compile(rb"\S{20,40} (?P<stream>stdout|stderr) (?P<flag>[FP]) ").match
+_DOCKER_PART = re.compile(rb'\{"log": ?".*"stream": ?"(?P<stream>\w+)"').match
+
+
+def is_continued(lines: Sequence[bytes], at: int) -> bool:
+    """Whether a line goes on with the one above it, so that it may begin amid users' text.
+
+    Container runtimes cut lines of more than 16 KiB, terminals wrap them.
+    """
+    line = lines[at]
+    found = _CRI_PART(line) or _DOCKER_PART(line)
+    if found is not None:
+        return _is_cut_above(lines, at, found["stream"])
+    return not looks_headed(line) and _continues_users_text(lines, at)
+
+
+def _is_cut_above(lines: Sequence[bytes], at: int, stream: bytes) -> bool:
+    for above in range(at - 1, max(-1, at - 1 - BEFORE), -1):
+        if found := _CRI_PART(lines[above]):
+            if found["stream"] == stream:
+                return found["flag"] == b"P"
+        elif (found := _DOCKER_PART(lines[above])) and found["stream"] == stream:
+            return b'\\n","stream"' not in lines[above].replace(b'", "', b'","')
+    return False
+
+
+def _continues_users_text(lines: Sequence[bytes], at: int) -> bool:
+    for above in range(at - 1, max(-1, at - 1 - BEFORE), -1):
+        if looks_headed(lines[above]):
+            found = records(lines[above])
+            return bool(found) and found[-1].unfinished
+    return False
+
+
+def holds_users_text(line: bytes) -> bool:
+    """Whether a line may carry what users wrote, or what must stay secret."""
+    return any(record.deaf for record in records(line))
+
+
 _NEEDLES = tuple(needle.encode() for needle in NEEDLES)
 _QUIET = "|".join(re.escape(start) for start in QUIET_STARTS)
 _PAINT = r"(?:(?:\x1b|\\u001b)\[[\d;]*+m)*+"
@@ -493,14 +539,15 @@ _DULL_RUN = re.compile(
 ).match
 _PAINTED_TAG = rf"(?:\([A-Za-z][\w .:/=,-]*+\){_PAINT} {_PAINT})?+"
 _SYSTEM_HEAD = r"[A-Z][a-z][a-z] [ \d]\d \d\d:\d\d:\d\d [\w.-]++ [\w.@-]++(?:\[\d++\])?+: "
-_WRAPPED_DULL = re.compile(
+_WRAPPED_RUN = re.compile(
     (
+        r"(?:"
         rf'(?:\{{"log": ?"|{_SYSTEM_HEAD})?+'
         r"(?:\d{4}-\d\d-\d\d[T ][\d:.,]{8,18}+(?:Z|[+-]\d\d:\d\d)?+ (?:std(?:out|err) F )?+)?+"
         rf"{_PAINT}{_PAINTED_TAG}(?:INFO|DEBUG){_PAINT}"
         rf"(?::[ \t]++| ++{_PAINT}\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d++)?+{_PAINT} ++"
         rf"{_PAINT}\[?+[\w./-]++:\d++\]{_PAINT} )"
-        rf"(?!{_QUIET})"
+        rf"(?!{_QUIET}).*+(?:\n|\Z))*+"
     ).encode()
 ).match
 _LOUD = (b"ERROR ", b"Preemptions: ")
@@ -532,11 +579,12 @@ def _lively(text: bytes) -> Iterator[int]:
     """Where the lines begin that are no dull INFO or DEBUG records."""
     at, end = 0, len(text)
     while at < end:
-        run = _DULL_RUN(text, at)
-        at = run.end() if run else at
+        for run in (_DULL_RUN, _WRAPPED_RUN):
+            found = run(text, at)
+            at = found.end() if found else at
         if at >= end:
             return
-        if not _WRAPPED_DULL(text, at) and text[at] != _NEWLINE:
+        if text[at] != _NEWLINE:
             yield at
         after = text.find(b"\n", at)
         at = after + 1 if after >= 0 else end

@@ -128,9 +128,7 @@ def choose_naming(seen: Iterable[Series]) -> str | None:
             roles[series.naming].add(series.role)
     if len(roles.get("", set()) & CORE) < CORE_WITHOUT_PREFIX:
         roles.pop("", None)
-    return max(
-        roles, key=lambda naming: (len(roles[naming]), -NAMINGS.index(naming)), default=None
-    )
+    return max(roles, key=lambda naming: (len(roles[naming]), -NAMINGS.index(naming)), default=None)
 
 
 @dataclass(slots=True)
@@ -219,7 +217,10 @@ class ExpositionReader:
         others = sum(1 for series, _ in seen if series.naming == naming and series.role is None)
         if naming is None:
             return MetricsReading(
-                naming=None, found=frozenset(), engines={}, epoch=process_start(seen),
+                naming=None,
+                found=frozenset(),
+                engines={},
+                epoch=process_start(seen),
                 samples=len(seen),
             )
         return self.resolve(naming, ours, others, process_start(seen))
@@ -247,9 +248,7 @@ class ExpositionReader:
                 epoch[f"{series.role}/{series.engine}"] = value
         return MetricsReading(
             naming=naming,
-            found=frozenset(
-                role for e in engines.values() for role in (*e.values, *e.histograms)
-            ),
+            found=frozenset(role for e in engines.values() for role in (*e.values, *e.histograms)),
             engines=engines,
             idle_v0=bool(config)
             and not rest

@@ -6,18 +6,21 @@ never be claimed.
 """
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sidecar.classify.policy import Policy
 from sidecar.commands.replay import judge_recording
+from sidecar.model.window import Judgement
 from sidecar.recording import Recording
 
 RECORDINGS = sorted((Path(__file__).parents[1] / "data/recordings").iterdir())
 
 
-def faults(expected, judgements):
+def faults(expected: dict[str, Any], judgements: list[Judgement]) -> Iterator[str]:
     t0 = expected["t0"]
     windows = [(j.window.start - t0, j.window.end - t0, j) for j in judgements]
     assert windows
@@ -41,7 +44,9 @@ def faults(expected, judgements):
     ("interval_s", "window_s"), [(1.0, 10.0), (0.5, 10.0), (2.0, 10.0)], ids=str
 )
 @pytest.mark.parametrize("folder", RECORDINGS, ids=lambda path: path.name)
-def test_a_real_recording_is_judged_as_labelled(folder, interval_s, window_s):
+def test_a_real_recording_is_judged_as_labelled(
+    folder: Path, interval_s: float, window_s: float
+) -> None:
     expected = json.loads((folder / "expected.json").read_text())
     judgements = list(
         judge_recording(
@@ -51,10 +56,10 @@ def test_a_real_recording_is_judged_as_labelled(folder, interval_s, window_s):
     assert list(faults(expected, judgements)) == []
 
 
-def test_the_same_recording_gives_the_same_judgements():
+def test_the_same_recording_gives_the_same_judgements() -> None:
     folder = RECORDINGS[0]
 
-    def replay():
+    def replay() -> list[Judgement]:
         return list(
             judge_recording(Recording(folder), interval_s=1.0, window_s=10.0, policy=Policy())
         )

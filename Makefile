@@ -1,0 +1,40 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: run test check format scenarios clean
+
+# The venv holds exactly what requirements-dev.lock says; the project is installed editable into it.
+$(READY): requirements-dev.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+# make run: the demo. make run TARGET=http://host:8000 LOG=/path: the daemon on a real server.
+run: $(READY)
+ifdef TARGET
+	$(BIN)/vllm-sidecar run --target $(TARGET) $(foreach path,$(LOG),--log $(path))
+else
+	$(BIN)/vllm-sidecar demo
+endif
+
+test: $(READY)
+	$(BIN)/python -m pytest -q
+
+check: $(READY)
+	$(BIN)/ruff format --check sidecar tests tools
+	$(BIN)/ruff check sidecar tests tools
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: $(READY)
+	$(BIN)/ruff format sidecar tests tools
+	$(BIN)/ruff check --fix sidecar tests tools
+
+scenarios: $(READY)
+	$(BIN)/python tools/make_scenarios.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

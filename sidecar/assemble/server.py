@@ -1,0 +1,225 @@
+"""What is known of the one server that is watched: samples go in, evidence comes out."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from sidecar.assemble.counters import Counters
+from sidecar.assemble.host_memory import HostMemory, survivors
+from sidecar.assemble.incident import Incidents
+from sidecar.assemble.life import GONE, Life
+from sidecar.assemble.log_events import LogEvents
+from sidecar.assemble.progress import Progress
+from sidecar.assemble.window import OpenWindow
+from sidecar.catalog.log_signatures import SIGNATURES, Mark
+from sidecar.model.evidence import Evidence, Weight
+from sidecar.model.readings import (
+    CgroupReading,
+    HealthReading,
+    KernelReading,
+    LogReading,
+    MetricsReading,
+    NvmlReading,
+    ProcessReading,
+)
+from sidecar.model.report import LogStatus, SourceStatus
+from sidecar.model.samples import Instant, Sample
+from sidecar.model.vocabulary import Cause, Fault, Phase, ServerState, Source
+from sidecar.model.window import CauseFound, Window
+
+EXPLAIN_S = 2.0
+"""Seconds a window stays open past its end for the root of a failure nobody has explained: the
+kernel's counter is read after the lines that the dying engine writes."""
+
+
+class Server:
+    """The memory of one server, over windows and over its restarts.
+
+    ``wanted``: the sources that were asked for by name; one that has worked joins them.
+    ``standing``: the failures of the last window that had any, until the server is seen to live again.
+    """
+
+    def __init__(self, wanted: frozenset[Source]) -> None:
+        self.wanted = wanted
+        self.counters = Counters()
+        self.progress = Progress()
+        self.host = HostMemory()
+        self.life = Life()
+        self.incidents = Incidents()
+        self.log_events = LogEvents()
+        self.sources: dict[Source, SourceStatus] = {
+            source: SourceStatus(configured=source in wanted) for source in Source
+        }
+        self.log = LogStatus()
+        self.metrics: MetricsReading | None = None
+        self.nvml: NvmlReading | None = None
+        self.cgroup: CgroupReading | None = None
+        self.standing: tuple[CauseFound, ...] = ()
+
+    # Windows
+
+    def freeze(self, window: OpenWindow, now: Instant) -> Window:
+        """A window as it stands, with what is known beside it."""
+        return window.close(
+            state=self.life.state,
+            phase=self.life.phase,
+            stalled_s=self.progress.stalled_s(now),
+            wanted=self.wanted,
+            extra=self.late_root(window),
+        )
+
+    def can_close(self, window: OpenWindow, now: Instant) -> bool:
+        """Whether nothing that may still come could explain what the window holds."""
+        incident = self.incidents.running
+        if incident is None or incident.root is not None:
+            return True
+        return not any(
+            e.weight is Weight.CONSEQUENCE and now.monotonic - e.at.monotonic < EXPLAIN_S
+            for e in window.evidence
+        )
+
+    def late_root(self, window: OpenWindow) -> tuple[Evidence, ...]:
+        """The root that came after the window's end and explains what the window holds."""
+        incident = self.incidents.running
+        if incident is None or incident.root is None or incident.root in window.evidence:
+            return ()
+        unexplained = any(
+            e.weight is Weight.CONSEQUENCE and e.at >= incident.opened for e in window.evidence
+        )
+        return (incident.root,) if unexplained else ()
+
+    # Samples
+
+    def see(self, sample: Sample, window: OpenWindow) -> tuple[Evidence, ...]:
+        """Take in one sample; what it adds to the window goes there, its new evidence comes back."""
+        self.note_status(sample)
+        window.count(sample)
+        admitted = []
+        # One by one: what a line tells of the server's life decides how the next one counts.
+        for evidence in self.read(sample, window):
+            counted = self.admit(evidence)
+            if counted is not None:
+                window.add_evidence(counted)
+                admitted.append(counted)
+        return tuple(admitted)
+
+    def read(self, sample: Sample, window: OpenWindow) -> Iterable[Evidence]:
+        """What speaks for a cause in one sample."""
+        match sample.reading:
+            case MetricsReading():
+                return self.read_metrics(sample.reading, sample.at, window)
+            case HealthReading():
+                return self.life.see_status(sample.reading.status, sample.at)
+            case LogReading():
+                return self.read_log(sample.reading)
+            case KernelReading():
+                return self.host.see_kills(sample.reading.kills)
+            case CgroupReading():
+                self.cgroup = sample.reading
+                return self.host.see_cgroup(sample.reading, sample.at)
+            case ProcessReading():
+                return self.read_processes(sample.reading, sample.at, window)
+            case NvmlReading():
+                self.nvml = sample.reading
+                return ()
+            case None:
+                return self.read_fault(sample, window)
+
+    def note_status(self, sample: Sample) -> None:
+        """Keep the health of a source, apart from what it read."""
+        before = self.sources[sample.source]
+        errors: Mapping[Fault, int] = before.errors
+        if sample.fault is None:
+            self.wanted |= {sample.source}
+        else:
+            errors = {**errors, sample.fault: errors.get(sample.fault, 0) + 1}
+        self.sources[sample.source] = SourceStatus(
+            configured=True,
+            up=sample.fault is None,
+            last_fault=sample.fault,
+            last_at=sample.at,
+            duration_s=sample.duration_s,
+            errors=errors,
+        )
+
+    def read_metrics(
+        self, reading: MetricsReading, at: Instant, window: OpenWindow
+    ) -> tuple[Evidence, ...]:
+        """An exposition was read; what it counts is judged when the window closes."""
+        rise = self.counters.advance(reading)
+        tokens_before = self.progress.last_token
+        self.progress.advance(reading, rise.engines, at)
+        if rise.restarted:
+            self.progress.stuck_since.clear()
+        if self.progress.last_token is not tokens_before:
+            self.incidents.see_tokens(at)
+            self.life.see_tokens(at)
+            self.standing = ()
+            window.last_token = at
+        self.life.see_answer(at, sleeping=reading.sleeping)
+        self.metrics = reading
+        window.add_reading(reading, rise, at)
+        return ()
+
+    def read_log(self, reading: LogReading) -> Iterator[Evidence]:
+        """Lines arrived in vLLM's log."""
+        self.life.log_is_read = True
+        self.log = add_log(self.log, reading)
+        for event in reading.events:
+            row = SIGNATURES.get(event.signature)
+            if row is not None and row.mark is not None:
+                self.see_mark(row.mark, Instant(event.at_monotonic, event.at_unix))
+            evidence = self.log_events.read(event, self.life.phase)
+            if evidence is not None:
+                yield evidence
+
+    def see_mark(self, mark: Mark, at: Instant) -> None:
+        """A line told of the server's life. A new start ends the incident before it."""
+        if mark is Mark.STARTING and self.life.state in {ServerState.DEAD, ServerState.STOPPED}:
+            self.incidents.running = None
+            self.standing = ()
+        self.life.see_mark(mark, at)
+
+    def read_processes(
+        self, reading: ProcessReading, at: Instant, window: OpenWindow
+    ) -> tuple[Evidence, ...]:
+        """The server's processes were listed."""
+        before = self.life.processes
+        self.host.see_processes(reading)
+        if before is not None and not survivors(before.processes, reading.processes):
+            window.lost_process = True
+        return self.life.see_processes(reading, at)
+
+    def read_fault(self, sample: Sample, window: OpenWindow) -> tuple[Evidence, ...]:
+        """A reading was not had."""
+        if sample.source is Source.VLLM_LOG:
+            self.life.log_is_read = False
+        if sample.source is Source.VLLM_METRICS and sample.fault in GONE:
+            window.last_refusal = sample.at
+            return self.life.see_refusal(sample.at)
+        return ()
+
+    def admit(self, evidence: Evidence) -> Evidence | None:
+        """The evidence with its phase, if it counts: neither explained nor told before."""
+        if evidence.phase is Phase.UNKNOWN:
+            evidence = replace(evidence, phase=self.life.phase)
+        if evidence.cause is Cause.PREEMPTION:
+            return evidence
+        if evidence.cause is Cause.ENGINE_FAILURE and self.life.stop_explains(evidence.at):
+            return None
+        admitted = self.incidents.admit(evidence)
+        if admitted is not None:
+            self.life.see_failure(evidence.at)
+        return admitted
+
+
+def add_log(log: LogStatus, reading: LogReading) -> LogStatus:
+    """The log's volume with one more reading."""
+    dropped = dict(log.dropped)
+    for reason, count in reading.dropped.items():
+        dropped[reason] = dropped.get(reason, 0) + count
+    return LogStatus(
+        lines=log.lines + reading.lines,
+        bytes=log.bytes + reading.bytes,
+        lag_bytes=reading.lag_bytes,
+        dropped=dropped,
+    )

@@ -1,0 +1,52 @@
+"""Guards for every test: no blocking call on the loop, no task left behind, components present."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from blockbuster import BlockBuster, blockbuster_ctx
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "project", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60
+)
+settings.load_profile("project")
+
+COMPONENTS = {
+    "promtool": lambda: shutil.which("promtool") is not None,
+    "prometheus": lambda: shutil.which("prometheus") is not None,
+    "gcc": lambda: shutil.which("gcc") is not None,
+    "uml": lambda: shutil.which("linux.uml") is not None,
+    "root": lambda: os.geteuid() == 0,
+}
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test whose component is missing; fail it where all components must be there."""
+    for marker in item.iter_markers("component"):
+        name = str(marker.args[0])
+        if not COMPONENTS[name]():
+            if os.environ.get("REQUIRE_COMPONENTS") == "1":
+                pytest.fail(f"component {name} is missing", pytrace=False)
+            pytest.skip(f"component {name} is missing")
+
+
+@pytest.fixture(autouse=True)
+def no_blocking_call() -> Iterator[BlockBuster]:
+    """A blocking call of the package on the event loop is an error."""
+    with blockbuster_ctx("sidecar") as guard:
+        # The tail reads a bounded piece of a local file on the loop, on purpose.
+        for name in ("os.stat", "os.read", "io.BufferedReader.read", "io.TextIOWrapper.read"):
+            if name in guard.functions:
+                guard.functions[name].deactivate()
+        yield guard
+
+
+@pytest.fixture(autouse=True)
+async def no_task_left() -> AsyncIterator[None]:
+    """No task outlives the test that began it."""
+    yield
+    left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    assert not left, left
