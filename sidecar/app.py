@@ -173,7 +173,7 @@ async def run(
         listening(host, port)
         sources = tuple(s for s in build_sources(settings, clock) if s.name not in without)
         stack.push_async_callback(close_all, sources)
-        await open_all(sources)
+        await unless(stop, open_all(sources))
         await Ticker(
             clock=clock, interval_s=settings.interval, sources=sources, consume=consume, stop=stop
         ).run()
@@ -187,6 +187,16 @@ async def open_all(sources: Sequence[SourceLike]) -> None:
 async def close_all(sources: Sequence[SourceLike]) -> None:
     """Close every source at once, whatever one of them hangs on."""
     await asyncio.gather(*(within(CLOSE_LIMIT_S, source.close()) for source in sources))
+
+
+async def unless(stop: asyncio.Event, work: Coroutine[None, None, None]) -> None:
+    """Do something, or leave it once ``stop`` is set."""
+    async with asyncio.TaskGroup() as group:
+        working = group.create_task(work)
+        stopped = group.create_task(stop.wait())
+        await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        working.cancel()
+        stopped.cancel()
 
 
 async def within(limit_s: float, work: Coroutine[None, None, None]) -> None:

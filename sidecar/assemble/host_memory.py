@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sidecar.catalog import evidence as signals
-from sidecar.model.evidence import Evidence
+from sidecar.model.evidence import Evidence, Weight
 from sidecar.model.readings import CgroupReading, KernelKill, Process, ProcessReading
 from sidecar.model.samples import Instant
 from sidecar.model.vocabulary import Cause, Confidence, Kind, Source
@@ -12,6 +12,8 @@ from sidecar.model.vocabulary import Cause, Confidence, Kind, Source
 KILL_COUNTERS = (("oom_kill", signals.OOM_KILL), ("oom_group_kill", signals.OOM_GROUP_KILL))
 SERVER_COMMS = ("VLLM::", "vllm")
 """How the kernel prints vLLM's process names; it cuts them at 15 characters."""
+WEIGHTS = {Confidence.CONFIRMED: Weight.ROOT, Confidence.SUSPECTED: Weight.SUPPORT}
+"""A name alone decides nothing: the neighbour's processes bear the same one."""
 REMEMBERED_PIDS = 4096
 
 
@@ -73,6 +75,7 @@ class HostMemory:
                         signal=signals.OOM_KILL_RECORD,
                         at=Instant(kill.at_monotonic, kill.at_unix),
                         confidence=confidence,
+                        weight=WEIGHTS[confidence],
                     )
                 )
         return tuple(found)

@@ -91,7 +91,9 @@ class Life:
         """A line of the log told of the server's life."""
         match mark:
             case Mark.STOP_WANTED:
-                self.stop_wanted = at
+                # What survives a failure is stopped by the rest of the server: no wish of anybody.
+                if not self.is_told(at):
+                    self.stop_wanted = at
             case Mark.STARTING:
                 if self.state in {ServerState.STOPPED, ServerState.DEAD, ServerState.UNKNOWN}:
                     self.begin_anew()

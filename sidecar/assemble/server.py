@@ -31,6 +31,11 @@ EXPLAIN_S = 2.0
 kernel's counter is read after the lines that the dying engine writes."""
 
 
+RUMOUR_S = 10.0
+"""Seconds between a kill of some vLLM process and our server's death that make it ours: V0 takes
+up to 10 s to notice."""
+
+
 class Server:
     """The memory of one server, over windows and over its restarts.
 
@@ -54,6 +59,7 @@ class Server:
         self.nvml: NvmlReading | None = None
         self.cgroup: CgroupReading | None = None
         self.standing: tuple[CauseFound, ...] = ()
+        self.rumour: Evidence | None = None
 
     # Windows
 
@@ -96,8 +102,7 @@ class Server:
         admitted = []
         # One by one: what a line tells of the server's life decides how the next one counts.
         for evidence in self.read(sample, window):
-            counted = self.admit(evidence)
-            if counted is not None:
+            for counted in self.admit(evidence):
                 window.add_evidence(counted)
                 admitted.append(counted)
         return tuple(admitted)
@@ -198,18 +203,47 @@ class Server:
             return self.life.see_refusal(sample.at)
         return ()
 
-    def admit(self, evidence: Evidence) -> Evidence | None:
-        """The evidence with its phase, if it counts: neither explained nor told before."""
+    def admit(self, evidence: Evidence) -> tuple[Evidence, ...]:
+        """The evidence that counts now, with its phase: neither explained nor told before."""
         if evidence.phase is Phase.UNKNOWN:
             evidence = replace(evidence, phase=self.life.phase)
         if evidence.cause is Cause.PREEMPTION:
-            return evidence
+            return (evidence,)
         if evidence.cause is Cause.ENGINE_FAILURE and self.life.stop_explains(evidence.at):
-            return None
+            return ()
+        if evidence.weight is Weight.SUPPORT:
+            return self.weigh_rumour(evidence)
         admitted = self.incidents.admit(evidence)
-        if admitted is not None:
-            self.life.see_failure(evidence.at)
-        return admitted
+        if admitted is None:
+            return ()
+        self.life.see_failure(evidence.at)
+        rumour = self.take_rumour(evidence)
+        return (admitted,) if rumour is None else (admitted, *self.admit(rumour))
+
+    def weigh_rumour(self, evidence: Evidence) -> tuple[Evidence, ...]:
+        """A kill that is ours by its name alone counts only if our server died with it."""
+        incident = self.incidents.running
+        died = incident is not None and any(
+            cause is Cause.ENGINE_FAILURE for cause, _ in incident.seen
+        )
+        if died and incident is not None and is_near(incident.last, evidence.at):
+            return self.admit(replace(evidence, weight=Weight.ROOT))
+        self.rumour = evidence
+        return ()
+
+    def take_rumour(self, evidence: Evidence) -> Evidence | None:
+        """The rumour that a death now makes believable."""
+        rumour = self.rumour
+        if rumour is None or evidence.cause is not Cause.ENGINE_FAILURE:
+            return None
+        self.rumour = None
+        near = is_near(rumour.at, evidence.at)
+        return replace(rumour, weight=Weight.ROOT) if near else None
+
+
+def is_near(one: Instant, other: Instant) -> bool:
+    """Whether two moments can belong to one death."""
+    return abs(one.monotonic - other.monotonic) <= RUMOUR_S
 
 
 def add_log(log: LogStatus, reading: LogReading) -> LogStatus:

@@ -136,7 +136,7 @@ THROUGHPUT_ROLES: Mapping[str, str] = {
     "generation": roles.GENERATION_TOKENS,
 }
 HOST_EVENTS = ("low", "high", "max", "oom", "oom_kill", "oom_group_kill")
-LOG_DROPS = ("too_long", "overflow", "read_error", OTHER)
+LOG_DROPS = ("too_long", "overflow", "read_error", "users_text", OTHER)
 """Why parts of vLLM's log were not read; any further reason counts as ``other``."""
 INFO_LABELS = (
     "model_name",
@@ -170,7 +170,7 @@ SOURCE_FAULTS: Mapping[Source, tuple[Fault, ...]] = {
         Fault.DENIED,
         Fault.IO_ERROR,
     ),
-    Source.VLLM_LOG: (Fault.ABSENT, Fault.DENIED, Fault.IO_ERROR),
+    Source.VLLM_LOG: (Fault.ABSENT, Fault.DENIED, Fault.UNSUPPORTED, Fault.IO_ERROR),
     Source.NVML: (
         Fault.ABSENT,
         Fault.NO_DRIVER,
@@ -178,12 +178,20 @@ SOURCE_FAULTS: Mapping[Source, tuple[Fault, ...]] = {
         Fault.BUSY,
         Fault.TIMEOUT,
         Fault.UNSUPPORTED,
+        Fault.MALFORMED,
         Fault.DEVICE_LOST,
         Fault.IO_ERROR,
     ),
-    Source.CGROUP: (Fault.ABSENT, Fault.DENIED, Fault.MALFORMED, Fault.IO_ERROR),
+    Source.CGROUP: (
+        Fault.ABSENT,
+        Fault.DENIED,
+        Fault.BUSY,
+        Fault.TIMEOUT,
+        Fault.UNSUPPORTED,
+        Fault.IO_ERROR,
+    ),
     Source.KERNEL_LOG: (Fault.ABSENT, Fault.DENIED, Fault.IO_ERROR),
-    Source.PROCESS: (Fault.ABSENT, Fault.DENIED, Fault.IO_ERROR),
+    Source.PROCESS: (Fault.ABSENT, Fault.DENIED, Fault.BUSY, Fault.TIMEOUT, Fault.IO_ERROR),
 }
 """The faults each source can have. ``io_error`` also counts any that is not in its list."""
 

@@ -76,6 +76,7 @@ NEEDLES = (
     "Exception in callback",
     "Executor failed",
     "Fatal Python",
+    "FATAL ERROR",
     "Got fatal signal",
     "Host",
     "Initializing a",
@@ -94,6 +95,10 @@ NEEDLES = (
     "Xid",
     "allocation failure",
     "as a result of limit",
+    "by signal",
+    "core dumped",
+    "total_vm",
+    "viction manager",
     "asleep",
     "background task",
     "bad_alloc",
@@ -250,8 +255,10 @@ _REJECTIONS = (
     _refused(
         "not_enough_memory_for_cache",
         "memory",
-        r"(?:Not enough|Insufficient) (?:GPU |device |available )?memory (?:for|to) "
-        r"(?:allocate |hold |fit )?(?:the |a |even )?(?:KV|kv|cache|one block)",
+        r"(?:(?:Not enough|Insufficient) (?:GPU |device |available )?memory (?:for|to) "
+        r"(?:allocate |hold |fit )?(?:the |a |even )?(?:KV|kv|cache|one block)"
+        r"|Not enough memory to handle \d+ (?:total|prefill) tokens"
+        r"|Not enough memory\. Please try to increase --mem-fraction-static)",
     ),
 )
 
@@ -380,6 +387,23 @@ _GPU = (
         r"(?:Error loading program|Error allocating device buffer): "
         r"Attempting to (?:reserve|allocate) .{1,120} memory\. That was not possible",
         signal="xla_out_of_memory",
+    ),
+    _gpu(
+        "ray_wrapped_out_of_memory",
+        "RayTaskError(OutOfMemoryError)",
+        r"(?:ray\.exceptions\.)?RayTaskError\(OutOfMemoryError\): ",
+        confidence=_SUSPECTED,
+    ),
+    _gpu(
+        "gaudi_out_of_memory",
+        "FATAL ERROR :: MODULE:PT_DEVMEM",
+        r"(?:\[Rank:\d+\] )?FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed",
+    ),
+    _gpu(
+        "malloc_out_of_memory",
+        "failed: out of memory",
+        r"(?:[\w ,.]{1,80}: ){0,3}(?:cuda|hip)(?:Malloc|MemCreate)\w* failed: out of memory",
+        signal="runtime_out_of_memory",
     ),
     _gpu(
         "pool_out_of_memory", "Out of memory allocating", r"Out of memory allocating [\d,]+ bytes"
@@ -546,6 +570,19 @@ _FAILURES = (
         signal="shared_memory_exhausted",
         confidence=_SUSPECTED,
     ),
+    _failure(
+        "shared_memory_segment",
+        "shared memory segment",
+        r"Error while creating shared memory segment ",
+        signal="shared_memory_exhausted",
+        confidence=_SUSPECTED,
+    ),
+    _failure(
+        "loader_worker_signal",
+        "is killed by signal",
+        r"DataLoader worker \(pid(?:\(s\))? [\d, ]+\) is killed by signal: (?!Killed)",
+        signal="fatal_signal",
+    ),
 )
 
 
@@ -696,6 +733,14 @@ _CONSEQUENCES = (
         r"Call to CUDA function failed",
         signal="nccl_error",
     ),
+    _after(
+        "loader_worker_killed",
+        "is killed by signal",
+        r"DataLoader worker \(pid(?:\(s\))? [\d, ]+\) is killed by signal: Killed",
+        signal="process_died",
+        kind=Kind.KILLED,
+        confidence=_SUSPECTED,
+    ),
     Signature(
         id="broadcast_block_missing",
         signal="workers_silent",
@@ -813,6 +858,13 @@ _RAY = (
         r"Memory on the node \(IP: .{1,160}? where the (?:task|actor|lease|worker)\b.{1,400}?"
         r"(?:exceeds the memory usage threshold|was running was)",
     ),
+    _ray(
+        "ray_worker_chosen",
+        "memory",
+        r"Killing (?:worker|task|the worker)\b.{0,160} (?:due to|because of|to free) .{0,40}memory",
+    ),
+    _ray("ray_exit_type", "NODE_OUT_OF_MEMORY", r".{0,60}Worker exit type: NODE_OUT_OF_MEMORY\b"),
+    _ray("ray_node_nearly_full", "of the memory on", r"More than \d+% of the memory on node "),
     _after(
         "ray_actor_died",
         "died",
@@ -932,6 +984,20 @@ _KERNEL = (
         "oom_reaper: reaped",
         r"oom_reaper: reaped process (?P<pid>\d{1,10})\b",
         signal="kernel_kill",
+        kind=None,
+    ),
+    _system(
+        "kernel_victim_exiting",
+        "OOM victim",
+        r"(?:Memory cgroup o|O)ut of memory: OOM victim (?P<pid>\d{1,10})\b",
+        signal="kernel_oom_block",
+        kind=None,
+    ),
+    _system(
+        "kernel_task_table",
+        "total_vm",
+        r"\[ *pid *\] +uid +tgid +total_vm ",
+        signal="kernel_oom_block",
         kind=None,
     ),
     _system(
@@ -1099,7 +1165,7 @@ _CONTAINERS = (
     _system(
         "kubelet_evicted_memory",
         "memory",
-        r"(?:(?:[Mm]essage|Status): *['\"]?)?(?:Pod )?(?:was rejected: )?"
+        r"(?:(?:[Mm]essage|Status): *['\"]?)?(?:Pod )?(?:was (?:rejected|evicted): )?"
         r"The node was low on resource: memory\b",
         signal="pod_evicted_memory",
         kind=Kind.USERSPACE,
@@ -1114,10 +1180,19 @@ _CONTAINERS = (
     _system(
         "kubelet_memory_pressure",
         "MemoryPressure",
-        r"(?:(?:[Mm]essage|Status): *['\"]?)?(?:Pod )?(?:was rejected: )?"
+        r"(?:(?:[Mm]essage|Status): *['\"]?)?(?:Pod )?(?:was (?:rejected|evicted): )?"
         r"The node had condition: \[MemoryPressure\]",
         signal="pod_evicted_memory",
         kind=Kind.USERSPACE,
+    ),
+    _system(
+        "kubelet_reclaims_memory",
+        "viction manager",
+        r"\"?[Ee]viction manager: (?:attempting to reclaim\"? resourceName=\"memory\""
+        r"|must evict pod\(s\) to reclaim memory|attempting to reclaim memory)",
+        signal="pod_evicted_memory",
+        kind=Kind.USERSPACE,
+        confidence=_SUSPECTED,
     ),
     _system(
         "containerd_task_oom",
@@ -1150,8 +1225,15 @@ _CONTAINERS = (
     _system(
         "orchestrator_oom_killed",
         "OOM",
-        r"(?:OOM Killed|.{0,80}Exit Message: \"OOM Killed\"|OutOfMemoryError: Container killed due"
-        r" to memory usage|Container \S+ was OOM[- ]?[Kk]illed)",
+        r"(?:OOM Killed|.{0,80}Exit Message: \"OOM Killed\""
+        r"|Container \S+ (?:in pod \S+ )?(?:was|has been) OOM[- ]?[Kk]illed)",
+        signal="container_oom_killed",
+        kind=Kind.CGROUP,
+    ),
+    _system(
+        "task_oom_killed",
+        "OutOfMemoryError: Container killed",
+        r"(?:\"reason\": ?\")?OutOfMemoryError: Container killed due to memory usage",
         signal="container_oom_killed",
         kind=Kind.CGROUP,
     ),
@@ -1230,6 +1312,14 @@ _ENDINGS = (
         scope=Scope.SYSTEM,
         kind=Kind.KILLED,
         confidence=_SUSPECTED,
+    ),
+    _after(
+        "shell_crashed",
+        "core dumped",
+        r"(?:(?:\S{1,80}: )?line \d+: +\d+ )?(?:Segmentation fault|Aborted|Floating point exception"
+        r"|Illegal instruction) +\(core dumped\)",
+        signal="process_crashed",
+        scope=Scope.SYSTEM,
     ),
     _after(
         "worker_sent_sigkill",

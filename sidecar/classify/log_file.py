@@ -106,6 +106,7 @@ class LineReader:
     _kept_from: int = 0
     _told_up_to: int = 0
     _skipping: bool = False
+    _told: set[tuple[int, str]] = field(default_factory=set)
 
     def feed(self, chunk: bytes) -> Iterator[Said]:
         """The matches of the lines that ``chunk`` completes, but for the last few, which wait."""
@@ -139,13 +140,14 @@ class LineReader:
         return self._match(text.split(b"\n"), chosen, first) if chosen else iter(())
 
     def _match(self, lines: Sequence[bytes], chosen: Sequence[int], first: int) -> Iterator[Said]:
-        told: set[tuple[int, str]] = set()
+        self._told = {key for key in self._told if key[0] > first}
         for at in chosen:
             for begin, said in _meanings(lines, at):
-                key = (begin, said.signature.id)
-                if key not in told or begin == at:
-                    told.add(key)
-                    yield Said(first + begin + 1, said)
+                # Both lines of a wrapped wording are looked at: it is told once.
+                key = (first + begin + 1, said.signature.id)
+                if key not in self._told or begin == at:
+                    self._told.add(key)
+                    yield Said(key[0], said)
 
 
 def _last_lines(text: bytes, first: int) -> tuple[bytes, int]:

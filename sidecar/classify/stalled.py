@@ -12,7 +12,7 @@ from sidecar.model.vocabulary import (
     Severity,
     Source,
 )
-from sidecar.model.window import CauseFound, Window
+from sidecar.model.window import CauseFound, SourceWindow, Window
 
 CRITICAL_AFTER_WINDOWS = 4
 """So many windows' worth of standing still is no slow step any more."""
@@ -21,11 +21,15 @@ CRITICAL_AFTER_WINDOWS = 4
 def find_stalled(window: Window) -> tuple[CauseFound, ...]:
     """The cause, if the server stood still for the whole window.
 
-    A dead engine's gauges freeze too (REAL: ``/health`` 503, ``running`` 4 for ever), so only a
+    A dead engine's gauges freeze too (vLLM 0.32 with ``VLLM_KEEP_ALIVE_ON_ENGINE_DEATH``), so only a
     server that counts as serving can be stalled.
     """
     length = window.end - window.start
     if window.state is not ServerState.SERVING or not window.served or window.down:
+        return ()
+    scrapes = window.sources.get(Source.VLLM_METRICS, SourceWindow())
+    if scrapes.readings <= sum(scrapes.faults.values()):
+        # A host that is starved of CPU or memory mostly does not answer: too little was seen.
         return ()
     if window.stalled_s < length:
         return ()

@@ -13,6 +13,8 @@ from sidecar.logs import make_logger
 from sidecar.model.vocabulary import ServerState, Verdict
 from sidecar.pipeline import Step
 
+ENDING = (signal.SIGTERM, signal.SIGINT)
+
 
 def run_daemon(settings: Settings) -> int:
     """Run until SIGTERM or SIGINT; returns the exit code."""
@@ -39,12 +41,14 @@ def run_until_signal(body: Callable[[asyncio.Event], Awaitable[None]]) -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
 
-        def begin_to_stop(number: signal.Signals) -> None:
-            loop.remove_signal_handler(number)
+        def begin_to_stop() -> None:
+            for number in ENDING:
+                loop.remove_signal_handler(number)
+                signal.signal(number, signal.SIG_DFL)
             stop.set()
 
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, begin_to_stop, number)
+        for number in ENDING:
+            loop.add_signal_handler(number, begin_to_stop)
         await body(stop)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

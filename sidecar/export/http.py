@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import cast
 
 import structlog
 from aiohttp import web
@@ -245,8 +246,8 @@ class Refusal(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Drop it at once."""
-        if isinstance(transport, asyncio.Transport):
-            transport.abort()
+        # uvloop's transports are no subclass of asyncio's, so the type cannot be asked.
+        cast(asyncio.Transport, transport).abort()
 
 
 def say_reason(exc: Exception) -> str:
@@ -273,12 +274,12 @@ class HttpServer:
             ConfigError: the address cannot be listened on.
         """
         loop = asyncio.get_running_loop()
-        self.handlers = web.Server(self.handle)
+        if self.handlers is None:
+            self.handlers = web.Server(self.handle)
         plain = host.removeprefix("[").removesuffix("]")
         try:
             self.listener = await loop.create_server(self.accept, plain, port, backlog=128)
         except (OSError, OverflowError, UnicodeError) as exc:
-            self.handlers = None
             shown = f"[{plain}]:{port}" if ":" in plain else f"{plain}:{port}"
             raise ConfigError(f"cannot listen on {shown}: {say_reason(exc)}") from exc
         return int(self.listener.sockets[0].getsockname()[1])

@@ -85,7 +85,7 @@ _SYSLOG = (
     r"(?:[\w.-]{1,64} )?(?=[\w./@:-]{1,64}(?:\[\d+\])?: )"
 )
 _PROGRAM = (
-    r"(?:[\w.-]{1,64} )?(?:kernel|dmesg|systemd|systemd-oomd|dockerd|containerd|kubelet|vllm\S{0,24}"
+    r"(?:[\w.-]{1,64} )?(?:kernel|dmesg|systemd|systemd-oomd|dockerd|containerd|kubelet|vllm[\w-]{0,24}"
     r"|python3?|earlyoom|conmon|docker|raylet|crio|podman|bash|sh)(?:\[\d+\])?: (?!segfault at)"
 )
 _PIPED = (
@@ -95,10 +95,11 @@ _PIPED = (
 _PEELS = tuple(
     re.compile(text)
     for text in (
-        r"[*>`|\s]+",
+        r"(?:\*{1,2}(?=[A-Za-z(])|[>`|\s])+",
+        r"(?:E {2,}|(?:FAILED|ERROR) \S{1,200}::\S{1,120} - )(?=\S)",
         r"<\d{1,3}>(?:\d )?",
         r"\d{1,3},\d+,\d+,[^;]{1,40};",
-        r"\[\s*\d{1,9}\.\d{3,9}\](?:\[\s*[TC]\d+\])?",
+        r"\[\s*\d{1,9}\.\d{1,9}\](?:\[\s*[TC]\d+\])?",
         r"\[\s*[TC]\d+\]",
         r"\[(?:\w{3} )?\w{3} +\d{1,2} \d\d:\d\d:\d\d(?:[.,]\d+)? \d{4}\]",
         rf"\[?{_DATE}(?: [A-Z](?: \d+){{1,3}})?\](?:\s*\|)?",
@@ -131,7 +132,7 @@ _REPEATED = re.compile(r"\s*\[repeated \d+x across cluster\].*$")
 
 _EXCEPTION = (
     r"(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|OutOfResources|Dead|Died|Interrupt|Exit|Timeout)"
-    r"(?:: |\((?=['\"]))"
+    r"(?:: |\(['\"])"
 )
 _DOING = (
     r"(?:Error|Exception|Failed) (?:in|while|during|when) (?:worker|executing|running|initializing"
@@ -141,15 +142,15 @@ _LEADS = tuple(
     re.compile(text)
     for text in (
         _EXCEPTION,
-        r"['\"]",
-        r"Worker failed with error ",
+        r"Worker failed with error ['\"]?",
         r"Exception in worker \S{1,60} while processing method \w{1,60}: ",
         r"Call to \w{1,60} method failed: ",
+        r"Error in model execution(?: \([^)]{1,200}\))?: ",
         _DOING,
         r"Engine loop is not running\. Inspect the stacktrace to find the original error: ",
         r"what\(\):\s+",
-        r"thread '[\w-]{1,40}' panicked at (?=')",
-        r"Unable to warmup model: \w{1,20}\(",
+        r"thread '[\w-]{1,40}' panicked at '",
+        r"Unable to warmup model: \w{1,20}\(['\"]?",
         r"(?:Caused by|caused by|Reason|Error|error|ERROR|Exception|Fatal|fatal): ",
         r"(?:Message|Details?|Warning): +(?=The node|OOM|Memory)",
         r"\w{1,40}(?:\.\w{1,40}){1,6}: ",
@@ -184,7 +185,7 @@ _ORIGINS = (
     ("RayGPUExecutor", "worker"),
 )
 
-_MESSAGE_KEYS = ("message", "log", "MESSAGE", "msg", "textPayload", "line", "text", "event")
+_MESSAGE_KEYS = ("message", "log", "MESSAGE", "msg", "textPayload")
 _LEVEL_KEYS = ("levelname", "level", "severity")
 _ERROR_KEYS = ("exc_info", "exc_text", "exception", "stack", "stack_info", "error")
 _QUIET_LEVELS = frozenset({"DEBUG", "INFO"})

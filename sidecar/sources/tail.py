@@ -65,8 +65,9 @@ class Tail:
             if fault is not None:
                 return self._portion(data) if data else fault
             try:
-                data += self._lines(self._new_bytes(self._most - len(data)))
-                if data or not self._is_left():
+                new = self._new_bytes(self._most)
+                data = self._lines(new)
+                if new or data or not self._is_left():
                     break
             except OSError as error:
                 self.close()

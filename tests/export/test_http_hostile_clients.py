@@ -2,11 +2,12 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
+import uvloop
 
 from sidecar.errors import ConfigError
 from sidecar.export import http
@@ -139,6 +140,28 @@ async def test_a_connection_too_many_is_dropped(
     assert answer == b""
     writer.close()
     await writer.wait_closed()
+
+
+@pytest.mark.parametrize(
+    "make_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
+)
+def test_both_event_loops_drop_a_connection_too_many_and_a_silent_one(
+    make_loop: Callable[[], asyncio.AbstractEventLoop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def ask_twice() -> tuple[bytes, bytes]:
+        server = HttpServer(Views(make_report, list, lambda: True), Exposition(EVIDENCE_KEYS))
+        port = await server.start("127.0.0.1", 0)
+        silent = await Served(server, port).ask(b"GET /metrics HTTP/1.1\r\nHost:")
+        monkeypatch.setattr(http, "MAX_CONNECTIONS", 0)
+        refused = b""
+        with suppress(ConnectionError):
+            refused = await Served(server, port).ask_health()
+        await server.stop()
+        return silent, refused
+
+    monkeypatch.setattr(http, "FIRST_REQUEST_S", 0.05)
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        assert runner.run(ask_twice()) == (b"", b"")
 
 
 async def test_stop_does_not_wait_for_clients_that_do_not_read(served: Served) -> None:

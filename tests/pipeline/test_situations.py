@@ -146,6 +146,18 @@ def test_a_kernel_record_alone_names_a_kill_of_ours(judge: Judge) -> None:
     assert found[30].causes[0].confidence is Confidence.CONFIRMED
 
 
+def test_a_neighbours_vllm_that_is_killed_is_not_ours_by_its_name(judge: Judge) -> None:
+    found = judge(kernel(busy().drop("process"), 22, "/docker/" + "a" * 64, "VLLM::Worker"))
+    assert not causes(found)
+
+
+def test_a_kill_by_name_alone_is_suspected_when_our_server_dies_with_it(judge: Judge) -> None:
+    recording = kernel(busy().drop("process"), 22, "/docker/" + "a" * 64, "VLLM::Worker")
+    found = judge(recording.log(22.5, *CRASH).refuse(23, 50))
+    assert found[30].verdict is Verdict.HOST_OOM
+    assert found[30].causes[0].confidence is Confidence.SUSPECTED
+
+
 def test_a_plain_kill_that_the_log_tells_of_is_no_out_of_memory(judge: Judge) -> None:
     recording = busy().cgroup_v1(50).log(22.5, *CRASH).refuse(23, 50)
     found = judge(recording.only_before("process", 22))
@@ -203,13 +215,23 @@ def test_a_crash_under_preemption_is_a_crash(judge: Judge) -> None:
 
 
 def test_an_engine_failure_during_a_wanted_stop_is_none(judge: Judge) -> None:
-    wanted = (
-        "(APIServer pid=1) INFO 11-29 22:09:37 [launcher.py:100] [shutdown] API server: shutdown"
-        " triggered"
-    )
+    wanted = SAID.format("INFO", "launcher.py:100", "[shutdown] API server: shutdown triggered")
     recording = busy().log(21.5, wanted).log(21.7, *CRASH[1:]).refuse(22, 50)
     found = judge(recording.only_before("process", 22))
     assert not causes(found)
+
+
+def test_a_stop_that_follows_a_failure_was_not_wanted(judge: Judge) -> None:
+    died = SAID.format(
+        "ERROR",
+        "utils.py:300",
+        "RuntimeError: Engine core process EngineCore_DP1 died unexpectedly.",
+    )
+    wanted = SAID.format("INFO", "launcher.py:254", "[shutdown] API server: shutdown triggered")
+    recording = busy().log(21.5, died, wanted).refuse(22, 50)
+    found = judge(recording.only_before("process", 22))
+    assert found[30].verdict is Verdict.ENGINE_FAILURE
+    assert found[50].verdict is Verdict.ENGINE_FAILURE
 
 
 def test_a_server_that_vanishes_without_a_word_is_a_failure(judge: Judge) -> None:

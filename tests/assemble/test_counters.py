@@ -1,0 +1,106 @@
+"""Counters rise, reset, vanish and appear; a rise is never negative and never invented."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.assemble.counters import Counters
+from sidecar.catalog import vllm_metrics as roles
+from sidecar.model.readings import EngineReading, Histogram, MetricsReading
+
+
+def reading(
+    preemptions: float | None, *, epoch: float | None = None, engine: str = "0"
+) -> MetricsReading:
+    values = {roles.RUNNING: 1.0}
+    if preemptions is not None:
+        values[roles.PREEMPTIONS] = preemptions
+    return MetricsReading(
+        naming="vllm:",
+        found=frozenset(values),
+        engines={engine: EngineReading(values=values)},
+        epoch={} if epoch is None else {"preemptions/0": epoch},
+    )
+
+
+def rises(*readings: MetricsReading) -> list[float]:
+    counters = Counters()
+    steps = [counters.advance(r) for r in readings]
+    return [
+        sum(e.deltas.get(roles.PREEMPTIONS, 0.0) for e in step.engines.values()) for step in steps
+    ]
+
+
+def test_the_first_reading_is_the_baseline() -> None:
+    assert rises(reading(7)) == [0]
+
+
+def test_a_counter_that_appears_later_rose_from_zero() -> None:
+    assert rises(reading(None), reading(24)) == [0, 24]
+
+
+def test_a_reset_counter_counts_from_zero() -> None:
+    assert rises(reading(100), reading(3)) == [0, 3]
+
+
+def test_a_restart_shows_by_its_marks_even_when_the_counter_is_higher() -> None:
+    assert rises(reading(3, epoch=1.0), reading(5, epoch=2.0)) == [0, 5]
+
+
+def test_a_counter_that_is_missing_for_a_while_goes_on_from_where_it_was() -> None:
+    assert rises(reading(10), reading(None), reading(12)) == [0, 0, 2]
+
+
+def test_a_blind_reading_is_no_baseline() -> None:
+    blind = MetricsReading(naming=None, found=frozenset(), engines={})
+    assert rises(blind, reading(50), reading(51)) == [0, 0, 1]
+
+
+def test_a_new_engine_rose_from_zero() -> None:
+    assert rises(reading(10), reading(4, engine="1")) == [0, 4]
+
+
+def test_a_restart_is_told_once() -> None:
+    counters = Counters()
+    steps = [counters.advance(reading(n, epoch=e)) for n, e in ((1, 1.0), (1, 2.0), (2, 2.0))]
+    assert [step.restarted for step in steps] == [False, True, False]
+
+
+@given(st.lists(st.integers(0, 1000) | st.none(), min_size=1, max_size=30))
+def test_no_rise_is_negative_and_growth_is_counted_whole(values: list[int | None]) -> None:
+    got = rises(*(reading(value) for value in values))
+    assert all(rise >= 0 for rise in got)
+    known = [value for value in values if value is not None]
+    if known == sorted(known) and known and values[0] is not None:
+        assert sum(got) == known[-1] - known[0]
+
+
+def histogram(*counts: float) -> Histogram:
+    return Histogram(
+        buckets=tuple(zip((0.1, 1.0, float("inf")), counts, strict=True)),
+        count=counts[-1],
+        total=counts[-1] / 2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        (histogram(1, 2, 3), histogram(2, 4, 6), (1, 2, 3)),
+        (histogram(9, 9, 9), histogram(1, 1, 2), (1, 1, 2)),
+    ],
+    ids=["grown", "reset"],
+)
+def test_a_histogram_is_taken_apart_bucket_by_bucket(
+    before: Histogram, now: Histogram, expected: tuple[float, ...]
+) -> None:
+    counters = Counters()
+
+    def step(h: Histogram) -> tuple[float, ...]:
+        engines = {"0": EngineReading(values={}, histograms={roles.TTFT: h})}
+        rise = counters.advance(MetricsReading(naming="vllm:", found=frozenset(), engines=engines))
+        seen = rise.engines.get("0")
+        return tuple(n for _, n in seen.histograms[roles.TTFT].buckets) if seen else ()
+
+    assert step(before) == ()
+    assert step(now) == expected

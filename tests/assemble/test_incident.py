@@ -1,0 +1,75 @@
+"""What belongs to one incident counts once; the next incident counts again."""
+
+from sidecar.assemble.incident import Incidents
+from sidecar.model.evidence import Evidence, Weight
+from sidecar.model.samples import Instant
+from sidecar.model.vocabulary import Cause, Kind, Source
+
+
+def at(t: float) -> Instant:
+    return Instant(t, 1000 + t)
+
+
+def root(t: float, cause: Cause = Cause.CUDA_OOM, signal: str = "oom") -> Evidence:
+    return Evidence(cause, Kind.ALLOCATION_FAILURE, Source.VLLM_LOG, signal, at(t))
+
+
+def death(t: float, signal: str = "engine_dead") -> Evidence:
+    return Evidence(
+        Cause.ENGINE_FAILURE,
+        Kind.CRASHED,
+        Source.VLLM_LOG,
+        signal,
+        at(t),
+        weight=Weight.CONSEQUENCE,
+    )
+
+
+def test_every_rank_and_request_tells_the_same_root_once() -> None:
+    incidents = Incidents()
+    assert [incidents.admit(root(t)) is not None for t in (0, 0.1, 0.2, 5)] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+
+
+def test_a_death_after_its_root_is_no_second_failure() -> None:
+    incidents = Incidents()
+    incidents.admit(root(0))
+    assert incidents.admit(death(1)) is None
+
+
+def test_a_death_before_its_root_counts_until_the_root_is_known() -> None:
+    incidents = Incidents()
+    assert incidents.admit(death(0)) is not None
+    kill = root(0.4, Cause.HOST_OOM, "oom_kill")
+    assert incidents.admit(kill) == kill
+    assert incidents.running is not None
+    assert incidents.running.root == kill
+
+
+def test_a_second_incident_minutes_later_counts_again() -> None:
+    incidents = Incidents()
+    assert incidents.admit(root(0)) is not None
+    assert incidents.admit(root(180)) is not None
+
+
+def test_tokens_end_an_incident_so_that_a_later_death_is_its_own() -> None:
+    incidents = Incidents()
+    incidents.admit(root(0))
+    incidents.see_tokens(at(1))
+    assert incidents.admit(death(2)) is None, "too early to know that the server lives"
+    incidents.see_tokens(at(6))
+    assert incidents.admit(death(20)) is not None
+
+
+def test_the_root_that_comes_first_by_precedence_stays_the_root() -> None:
+    incidents = Incidents()
+    incidents.admit(root(0, Cause.CUDA_OOM))
+    incidents.admit(root(1, Cause.HOST_OOM, "oom_kill"))
+    incidents.admit(root(2, Cause.CUDA_OOM, "another"))
+    assert incidents.running is not None
+    assert incidents.running.root is not None
+    assert incidents.running.root.cause is Cause.HOST_OOM
