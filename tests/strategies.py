@@ -185,5 +185,4 @@ REPORTS = st.builds(
     info=INFO,
     nvml=st.none() | gpu_racks(),
     cgroup=st.none() | CGROUPS,
-    series_dropped=COUNTS,
 )

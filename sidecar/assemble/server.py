@@ -125,6 +125,7 @@ class Server:
                 return self.read_processes(sample.reading, sample.at, window)
             case NvmlReading():
                 self.nvml = sample.reading
+                window.add_gpus(sample.reading)
                 return ()
             case None:
                 return self.read_fault(sample, window)

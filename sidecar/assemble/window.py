@@ -8,7 +8,13 @@ from sidecar.assemble.counters import COUNTERS, Rise, add
 from sidecar.assemble.progress import has_work
 from sidecar.assemble.spread import Gauge
 from sidecar.model.evidence import Evidence
-from sidecar.model.readings import CgroupReading, Histogram, MetricsReading, Reading
+from sidecar.model.readings import (
+    CgroupReading,
+    Histogram,
+    MetricsReading,
+    NvmlReading,
+    Reading,
+)
 from sidecar.model.samples import Instant, Sample
 from sidecar.model.vocabulary import Fault, Phase, ServerState, Source
 from sidecar.model.window import EngineWindow, SourceWindow, Window
@@ -79,6 +85,7 @@ class OpenWindow:
     restarted: bool = False
     lost_process: bool = False
     generation: str | None = None
+    gpus: dict[int, Gauge] = field(default_factory=dict)
     info: Mapping[str, str] = field(default_factory=dict)
     phase: Phase = Phase.UNKNOWN
 
@@ -107,6 +114,16 @@ class OpenWindow:
             self.engines.setdefault(engine, EngineSpan()).add_gauges(seen.values)
         for engine, risen in rise.engines.items():
             self.engines.setdefault(engine, EngineSpan()).add_rise(risen)
+
+    def add_gpus(self, reading: NvmlReading) -> None:
+        """Add one reading of the GPUs."""
+        for gpu in reading.gpus:
+            if gpu.utilization is None:
+                continue
+            if gpu.index in self.gpus:
+                self.gpus[gpu.index].add(gpu.utilization)
+            else:
+                self.gpus[gpu.index] = Gauge.of(gpu.utilization)
 
     def add_evidence(self, evidence: Evidence) -> None:
         """Add one piece of evidence."""
@@ -166,6 +183,9 @@ class OpenWindow:
             stalled_s=stalled_s,
             restarted=self.restarted,
             naming_generation=self.generation,
+            gpu_utilization={
+                index: gauge.spread().mean for index, gauge in sorted(self.gpus.items())
+            },
             info=self.info,
         )
 

@@ -303,7 +303,7 @@ GPU_MEMORY = gauge(
 )
 GPU_UTILIZATION = gauge(
     "gpu_utilization_ratio",
-    "Share of time in which a kernel ran, by NVML at the last tick.",
+    "Share of time in which a kernel ran, by NVML, mean over the last window.",
     GPU,
 )
 GPUS_HIDDEN = gauge(
@@ -388,9 +388,6 @@ LOG_DROPPED = counter(
     Label("reason", LOG_DROPS),
     complete=True,
 )
-SERIES_DROPPED = counter(
-    "series_dropped", "Series of vLLM's that were not kept because of a limit."
-)
 BUILD_INFO = Family(
     f"{PREFIX}build_info",
     FamilyType.INFO,
@@ -436,7 +433,6 @@ FAMILIES: tuple[Family, ...] = (
     LOG_BYTES,
     LOG_LAG,
     LOG_DROPPED,
-    SERIES_DROPPED,
     BUILD_INFO,
 )
 

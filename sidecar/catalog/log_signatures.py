@@ -861,7 +861,7 @@ _RAY = (
     _ray(
         "ray_worker_chosen",
         "memory",
-        r"Killing (?:worker|task|the worker)\b.{0,160} (?:due to|because of|to free) .{0,40}memory",
+        r"Killing (?:worker|task|the worker)\b.{0,160} (?:due to|because of|to free) (?:\w+ ){0,4}memory",
     ),
     _ray("ray_exit_type", "NODE_OUT_OF_MEMORY", r".{0,60}Worker exit type: NODE_OUT_OF_MEMORY\b"),
     _ray("ray_node_nearly_full", "of the memory on", r"More than \d+% of the memory on node "),

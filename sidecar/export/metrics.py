@@ -230,8 +230,9 @@ def gpu_memory_rows(scene: Scene) -> Iterator[Row]:
 
 
 def gpu_utilization_rows(scene: Scene) -> Iterable[Row]:
-    """Utilization of each GPU."""
-    return [((str(gpu.index),), gpu.utilization) for gpu in scene.gpus]
+    """Mean utilization of each GPU that is still shown."""
+    means = {} if scene.window is None else scene.window.gpu_utilization
+    return [((str(gpu.index),), means.get(gpu.index)) for gpu in scene.gpus]
 
 
 def host_memory_rows(scene: Scene) -> Iterable[Row]:
@@ -366,7 +367,6 @@ ROWS: tuple[tuple[Family, Rows], ...] = (
     (exported.LOG_BYTES, single(lambda scene: scene.report.log.bytes)),
     (exported.LOG_LAG, single(lambda scene: scene.report.log.lag_bytes)),
     (exported.LOG_DROPPED, log_drop_rows),
-    (exported.SERIES_DROPPED, single(lambda scene: scene.report.series_dropped)),
     (exported.BUILD_INFO, build_rows),
 )
 

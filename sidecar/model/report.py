@@ -81,4 +81,3 @@ class Report:
     info: Mapping[str, str] = field(default_factory=dict)
     nvml: NvmlReading | None = None
     cgroup: CgroupReading | None = None
-    series_dropped: int = 0

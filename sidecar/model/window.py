@@ -64,6 +64,7 @@ class Window:
     ``blind``: it answered, but shows no vLLM series that we know.
     ``idle_v0``: it is a V0 server before its first request, whose counters do not exist yet.
     ``survived``: it was seen serving after the last failure evidence of the window.
+    ``gpu_utilization``: mean over the window's samples by GPU index, 0 to 1.
     ``info``: the server's configuration as last shown in the window (closed set of keys).
     """
 
@@ -84,6 +85,7 @@ class Window:
     stalled_s: float = 0.0
     restarted: bool = False
     naming_generation: str | None = None
+    gpu_utilization: Mapping[int, float] = field(default_factory=dict)
     info: Mapping[str, str] = field(default_factory=dict)
 
 

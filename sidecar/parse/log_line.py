@@ -131,7 +131,7 @@ _PROGRESS = re.compile(r"it/s|s/it|%\||\d% Completed")
 _REPEATED = re.compile(r"\s*\[repeated \d+x across cluster\].*$")
 
 _EXCEPTION = (
-    r"(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|OutOfResources|Dead|Died|Interrupt|Exit|Timeout)"
+    r"(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|OutOfResources|Dead|Died|Interrupt|Exit|Timeout|Pool)"
     r"(?:: |\(['\"])"
 )
 _DOING = (

@@ -90,6 +90,7 @@ def make_window(engines: int = 1, *, up: bool = True) -> Window:
         found=frozenset({roles.KV_USAGE, roles.RUNNING}) if up else frozenset(),
         served=up,
         down=not up,
+        gpu_utilization=dict.fromkeys(range(100), 0.8),
         info={"kv_cache_size_tokens": "4096"},
     )
 

@@ -1,0 +1,118 @@
+"""Settings come from command line, environment, file and defaults, in this order, and are frozen."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from sidecar import cli
+from sidecar.config import Settings, load
+from sidecar.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Option:
+    """One setting: three texts, and the values they stand for."""
+
+    name: str
+    texts: tuple[str, str, str]
+    values: tuple[Any, Any, Any]
+    in_file: str = "'{}'"
+
+
+OPTIONS = (
+    Option("target", ("http://a:1", "http://b:2", "https://c"), ("http://a:1", "http://b:2", "https://c")),
+    Option("metrics_path", ("/a", "/b", "/c"), ("/a", "/b", "/c")),
+    Option("health_path", ("/a", "/b", "/c"), ("/a", "/b", "/c")),
+    Option("target_ca_file", ("a", "b", "c"), (Path("a"), Path("b"), Path("c"))),
+    Option("target_token_file", ("a", "b", "c"), (Path("a"), Path("b"), Path("c"))),
+    Option("interval", ("1s", "2500ms", "5s"), (1.0, 2.5, 5.0)),
+    Option("window", ("30s", "1m", "1h"), (30.0, 60.0, 3600.0)),
+    Option("listen", ("0.0.0.0:1", "[::1]:2", "h:3"), ("0.0.0.0:1", "[::1]:2", "h:3")),
+    Option("log", ("/a", "/b", "/c"), (["/a"], ["/b"], ["/c"]), "['{}']"),
+    Option("cgroup", ("off", "/b", "auto"), ("off", "/b", "auto")),
+    Option("pid", ("11", "12", "auto"), (11, 12, "auto")),
+    Option("kernel_log", ("off", "/b", "auto"), ("off", "/b", "auto")),
+    Option("gpu", ("off", "0,3", "auto"), ("off", "0,3", "auto")),
+    Option("max_preemptions_per_request", ("0", "0.5", "2"), (0.0, 0.5, 2.0), "{}"),
+    Option("max_engines", ("1", "2", "64"), (1, 2, 64), "{}"),
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("VLLM_SIDECAR_")]:
+        monkeypatch.delenv(name)
+
+
+def load_line(*arguments: str) -> Settings:
+    given = cli.build_parser().parse_args(["run", *arguments])
+    return load(cli.settings_given(given), file=given.config)
+
+
+def test_the_table_above_has_every_setting() -> None:
+    assert [option.name for option in OPTIONS] == list(Settings.model_fields)
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_the_command_line_beats_the_environment_and_that_the_file(
+    option: Option, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line, environment, file = option.texts
+    path = tmp_path / "sidecar.toml"
+    path.write_text(f"{option.name} = {option.in_file.format(file)}\n")
+    flag = f"--{option.name.replace('_', '-')}"
+    settings = [load_line(), load_line("--config", str(path))]
+    monkeypatch.setenv(f"VLLM_SIDECAR_{option.name.upper()}", environment)
+    settings.append(load_line("--config", str(path)))
+    settings.append(load_line("--config", str(path), flag, line))
+    default, *found = [getattr(one, option.name) for one in settings]
+    assert default == Settings.model_fields[option.name].default
+    assert found == list(reversed(option.values))
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_settings_are_frozen(option: Option) -> None:
+    settings = load({})
+    with pytest.raises(ValidationError):
+        setattr(settings, option.name, option.values[0])
+
+
+def test_a_sum_of_places_is_checked_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "sidecar.toml"
+    path.write_text("window = '12s'\n")
+    with pytest.raises(ConfigError, match="multiple"):
+        load({}, file=path)
+    monkeypatch.setenv("VLLM_SIDECAR_INTERVAL", "4s")
+    settings = load({}, file=path)
+    assert (settings.interval, settings.window) == (4.0, 12.0)
+
+
+def test_several_logs_are_given_as_often_as_the_option() -> None:
+    assert load_line("--log", "/a", "--log", "/b,c").log == ["/a", "/b,c"]
+
+
+def test_several_logs_stand_in_the_environment_with_commas_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("VLLM_SIDECAR_LOG", "/a,/b")
+    assert load({}).log == ["/a", "/b"]
+
+
+def test_a_lower_case_name_in_the_environment_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("vllm_sidecar_interval", "1s")
+    assert load({}).interval == 5.0
+
+
+def test_a_trailing_slash_of_the_target_is_no_part_of_the_path() -> None:
+    assert load({"target": "http://h:1/"}).target == "http://h:1"
+
+
+def test_the_gpus_that_were_named_are_watched() -> None:
+    assert load({"gpu": "0,3"}).gpu_indexes == (0, 3)
+    assert load({}).gpu_indexes is None
