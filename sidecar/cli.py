@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from sidecar.errors import ConfigError, SidecarError
 from sidecar.parse.quantity import parse_duration
@@ -30,7 +31,18 @@ RUN_OPTIONS: tuple[tuple[str, str, str], ...] = (
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line."""
+    """An argument parser whose errors are one line, and whose options are written out."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(allow_abbrev=False, **settings)
+
+    def parse_args(self, args: Sequence[str] | None = None) -> argparse.Namespace:  # type: ignore[override]  # no namespace
+        """The arguments; what nobody knows is refused by its name, as its value may be a secret."""
+        arguments, unknown = self.parse_known_args(args)
+        if unknown:
+            first = unknown[0].partition("=")[0]
+            self.error(f"unknown option {first}" if first.startswith("-") else "a word too many")
+        return arguments
 
     def error(self, message: str) -> None:  # type: ignore[override]  # it does not return
         """Refuse in one line, without the whole usage."""
@@ -180,7 +192,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise ConfigError(f"a command is needed: {', '.join(COMMANDS)}")
         return COMMANDS[arguments.command](arguments)
     except SidecarError as error:
-        sys.stderr.write(f"vllm-sidecar: {error}\n")
+        # A file's name or a key of TOML may hold the end of a line.
+        line = "".join(c if c.isprintable() else "?" for c in str(error))
+        sys.stderr.write(f"vllm-sidecar: {line}\n")
         return USAGE
     except BrokenPipeError:
         # Whoever read our output has enough of it; leave no complaint at exit either.

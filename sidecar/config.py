@@ -93,7 +93,12 @@ Seconds = Annotated[float, BeforeValidator(to_seconds)]
 class Settings(BaseSettings):
     """Everything ``run`` can be told."""
 
-    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX,
+        extra="forbid",
+        frozen=True,
+        validate_default=False,  # defaults are values already, not words
+    )
 
     target: Annotated[str, AfterValidator(check_url)] = "http://127.0.0.1:8000"
     """Address of the vLLM server. Default: where ``vllm serve`` listens by default."""
@@ -174,16 +179,18 @@ def load(options: Mapping[str, object], *, file: Path | None = None) -> Settings
         ConfigError: a name is unknown or a value cannot be honoured; one line says which.
     """
     fields = Settings.model_fields
-    for name in os.environ:
+    # Capitals and small letters are the same name, as pydantic reads the environment.
+    environment = {name.upper(): name for name in os.environ}
+    for name, written in environment.items():
         if name.startswith(ENV_PREFIX):
-            refuse_unknown(name.removeprefix(ENV_PREFIX).lower(), fields, f"environment: {name}")
+            refuse_unknown(name.removeprefix(ENV_PREFIX).lower(), fields, f"environment: {written}")
     below = read_file(file) if file is not None else {}
     for name in below:
         refuse_unknown(name, fields, f"{file}: {name}")
     merged = {
         name: value
         for name, value in below.items()
-        if f"{ENV_PREFIX}{name.upper()}" not in os.environ
+        if f"{ENV_PREFIX}{name.upper()}" not in environment
     }
     try:
         return Settings(**{**merged, **options})  # type: ignore[arg-type]  # pydantic checks them

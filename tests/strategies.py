@@ -120,6 +120,7 @@ WINDOWS = st.builds(
     found=st.just(frozenset()),
     blind=st.booleans(),
     stalled_s=st.floats(),
+    gpu_utilization=st.dictionaries(st.integers(), st.floats(), max_size=4),
     info=INFO,
 )
 OBSERVABLE = st.dictionaries(st.sampled_from(Cause), st.booleans())

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from blockbuster import BlockBuster
 
 from sidecar import cli
 
@@ -33,7 +34,10 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     [
         ((), "a command is needed"),
         (("rum",), "rum"),
-        (("run", "--no-such-option", "1"), "--no-such-option"),
+        (("run", "--no-such-option", "1"), "unknown option --no-such-option"),
+        (("run", "--intervall=5s"), "unknown option --intervall ("),
+        (("run", "--interv", "5s"), "unknown option --interv"),
+        (("run", "5s"), "a word too many"),
         (("run", "--interval"), "expected one argument"),
         (("run", "--interval", "5"), "interval: not a duration"),
         (("run", "--interval", "-5s"), "interval"),
@@ -68,7 +72,6 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (("replay", "/tmp", "--window", "7s"), "window: must be a multiple of interval"),
         (("replay", "/tmp", "--max-preemptions-per-request", "nan"), "must not be negative"),
         (("demo", "--scenario", "doom"), "no scenario 'doom'"),
-        (("demo", "--listen", "nowhere"), "listen: not an address"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
@@ -86,7 +89,10 @@ def test_a_wrong_command_line_is_refused_in_one_line(
         ("--target", f"user:{SECRET}@127.0.0.1:8000"),
         ("--target", f"http://user:{SECRET}@127.0.0.1:eighty"),
         ("--target", f"http://user:{SECRET}@[::1"),
-        ("--listen", f"{SECRET}"),
+        ("--token", SECRET),
+        (f"--token={SECRET}",),
+        (SECRET,),
+        ("--listen", SECRET),
         ("--pid", SECRET),
         ("--gpu", SECRET),
         ("--interval", SECRET),
@@ -161,6 +167,16 @@ def test_an_unknown_name_in_the_environment_is_refused_with_the_nearest_one(
     said = refusal(capsys, "run")
     assert "VLLM_SIDECAR_INTERVALL" in said
     assert "did you mean interval?" in said
+
+
+def test_the_demo_refuses_an_address_that_is_none(
+    capsys: pytest.CaptureFixture[str], no_blocking_call: BlockBuster
+) -> None:
+    no_blocking_call.deactivate()  # the stand-in writes files, on purpose
+    assert cli.main(["demo", "--listen", "nowhere"]) == cli.USAGE
+    assert capsys.readouterr().err == (
+        "vllm-sidecar: listen: not an address such as 127.0.0.1:9477\n"
+    )
 
 
 def test_the_version_is_told_and_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -104,9 +104,16 @@ def test_several_logs_stand_in_the_environment_with_commas_between(
     assert load({}).log == ["/a", "/b"]
 
 
-def test_a_lower_case_name_in_the_environment_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_letters_in_the_environment_are_the_same_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "sidecar.toml"
+    path.write_text("interval = '3s'\n")
     monkeypatch.setenv("vllm_sidecar_interval", "1s")
-    assert load({}).interval == 5.0
+    assert load({}, file=path).interval == 1.0
+    monkeypatch.setenv("vllm_sidecar_intervall", "1s")
+    with pytest.raises(ConfigError, match="vllm_sidecar_intervall"):
+        load({})
 
 
 def test_a_trailing_slash_of_the_target_is_no_part_of_the_path() -> None:

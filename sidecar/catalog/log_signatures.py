@@ -364,7 +364,8 @@ _GPU = (
     _gpu(
         "xpu_out_of_memory",
         "OUT_OF_DEVICE_MEMORY",
-        r"(?:[\w ,.:()-]{1,120}?[ (])?(?:UR_RESULT_ERROR|PI_ERROR|ZE_RESULT_ERROR|CL)?_?"
+        r"(?:(?:\w+ backend failed with error: |Native API failed\. Native API returns: )-?\d+ \(?)?"
+        r"(?:UR_RESULT_ERROR|PI_ERROR|ZE_RESULT_ERROR|CL)?_?"
         r"OUT_OF_DEVICE_MEMORY\b",
     ),
     _gpu(
@@ -469,7 +470,8 @@ _HOST = (
     _host(
         "xpu_no_host_memory",
         "OUT_OF_HOST_MEMORY",
-        r"(?:[\w ,.:()-]{1,120}?[ (])?(?:UR_RESULT_ERROR|PI_ERROR|ZE_RESULT_ERROR|CL)?_?"
+        r"(?:(?:\w+ backend failed with error: |Native API failed\. Native API returns: )-?\d+ \(?)?"
+        r"(?:UR_RESULT_ERROR|PI_ERROR|ZE_RESULT_ERROR|CL)?_?"
         r"OUT_OF_HOST_MEMORY\b",
     ),
 )
@@ -863,7 +865,11 @@ _RAY = (
         "memory",
         r"Killing (?:worker|task|the worker)\b.{0,160} (?:due to|because of|to free) (?:\w+ ){0,4}memory",
     ),
-    _ray("ray_exit_type", "NODE_OUT_OF_MEMORY", r".{0,60}Worker exit type: NODE_OUT_OF_MEMORY\b"),
+    _ray(
+        "ray_exit_type",
+        "NODE_OUT_OF_MEMORY",
+        r"[\w ,.()-]{0,60}?Worker exit type: NODE_OUT_OF_MEMORY\b",
+    ),
     _ray("ray_node_nearly_full", "of the memory on", r"More than \d+% of the memory on node "),
     _after(
         "ray_actor_died",
@@ -961,7 +967,7 @@ _KERNEL = (
     _system(
         "kernel_oom_invoked",
         "invoked oom-killer",
-        r"\S.{0,40}? invoked oom-killer: ",
+        r"\S.{0,15}? invoked oom-killer: ",
         signal="kernel_oom_block",
         kind=None,
     ),

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from sidecar import app
-from sidecar.clock import Clock
+from sidecar.clock import Clock, ClockLike
 from sidecar.commands.run import run_until_signal
 from sidecar.config import Settings, load
 from sidecar.errors import ConfigError
@@ -43,22 +43,31 @@ def run_demo(scenario: str, *, listen: str, once: bool) -> int:
         raise ConfigError(f"no scenario {scenario!r}; there are {', '.join(known)}")
     say(f"scenario {scenario}: {known[scenario]}")
 
-    async def body(stop: asyncio.Event) -> None:
-        with tempfile.TemporaryDirectory(prefix="vllm-sidecar-demo-") as folder:
-            await play(Recording(SCENARIOS / scenario), Path(folder), listen, stop, once=once)
+    with tempfile.TemporaryDirectory(prefix="vllm-sidecar-demo-") as folder:
 
-    run_until_signal(body)
+        async def body(stop: asyncio.Event) -> None:
+            recording = Recording(SCENARIOS / scenario)
+            await play(recording, Path(folder), listen, stop, Clock(), once=once)
+
+        run_until_signal(body)
     return 0
 
 
 async def play(
-    recording: Recording, folder: Path, listen: str, stop: asyncio.Event, *, once: bool
+    recording: Recording,
+    folder: Path,
+    listen: str,
+    stop: asyncio.Event,
+    clock: ClockLike,
+    *,
+    once: bool,
 ) -> None:
-    """Run the stand-in and the daemon beside each other."""
-    clock = Clock()
+    """Run the stand-in and the daemon beside each other.
+
+    Raises:
+        ConfigError: the address cannot be had.
+    """
     playback = Playback(recording, folder, clock)
-    await playback.open()
-    settings = settle(playback, listen)
     teller = Teller()
 
     def ended() -> None:
@@ -67,6 +76,8 @@ async def play(
             stop.set()
 
     try:
+        await playback.open()
+        settings = settle(playback, listen)
         async with asyncio.TaskGroup() as group:
             player = group.create_task(playback.play(stop, ended))
             await app.run(
@@ -78,15 +89,22 @@ async def play(
                 observe=teller.tell_step,
             )
             player.cancel()
+    except ExceptionGroup as failed:
+        refused = failed.subgroup(ConfigError)
+        if refused is None:
+            raise
+        raise refused.exceptions[0] from None
     finally:
         await playback.close()
 
 
 def settle(playback: Playback, listen: str) -> Settings:
-    """The daemon's settings: ordinary ones, that point at the stand-in."""
+    """The daemon's settings: defaults, whatever the environment says, that point at the stand-in."""
     has = playback.sources
+    defaults = {name: field.default for name, field in Settings.model_fields.items()}
     return load(
         {
+            **defaults,
             "target": f"http://{HOST}:{playback.port}",
             "interval": INTERVAL,
             "window": WINDOW,

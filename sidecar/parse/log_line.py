@@ -71,12 +71,15 @@ _HEAD_TEXT = (
     r"(?:\[(?P<file>[^\]\s'\"]{1,120}?):\d{1,6}\]|(?P<bare>[\w./-]{1,120}?):\d{1,6}\])"
 )
 _HEAD = re.compile(_HEAD_TEXT + r"(?: |$)")
-_HEAD_AHEAD = re.compile(r"[^'\"{}\n]{1,60}?(?=" + _HEAD_TEXT.replace("?P<", "?P<x_") + r"(?: |$))")
+_HEAD_AHEAD = re.compile(
+    r"(?:[^'\"{}\n:]|:(?! )){1,60}?(?=" + _HEAD_TEXT.replace("?P<", "?P<x_") + r"(?: |$))"
+)
 _FILE_HEAD = re.compile(r"\[(?P<file>[\w./-]{1,120}?\.(?:py|rs)):\d{1,6}\] ")
 _UVICORN = re.compile(rf"(?P<level>{_LEVELS}):\s+(?=\S)")
 _TAG = re.compile(
     r"\((?P<name>[A-Za-z][\w.:/-]{0,60})(?: rank=\d+)?(?:,? ?pid=\d+)?(?:,? ip=[\w.:]+)?\)(?: +|$)"
 )
+_TAG_AT_END = re.compile(r"\([A-Za-z][\w.:/-]{0,60}(?: rank=\d+)?,? ?pid=\d+[^()]{0,40}\) *$")
 _MONTH_DAYS = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)
 
 _DATE = r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
@@ -275,43 +278,38 @@ def _with_fields(record: Record, fields: Mapping[str, object]) -> Record:
     )
 
 
+_MOST_RECORDS = 8
+"""Records that are told apart in one line; what is glued behind them is not looked at."""
+
+
 def _from_text(text: str) -> tuple[Record, ...]:
-    glued = _glued(text)
-    if glued is None:
-        return (_record(text),)
-    first, second = _record(text[:glued]), text[glued:]
-    if first.deaf:
-        return (_record(text),)
-    return (first, *_from_text(second))
+    found: list[Record] = []
+    while len(found) < _MOST_RECORDS and (glued := _glued(text)) is not None:
+        first = _record(text[:glued])
+        if first.deaf:
+            break
+        found.append(first)
+        text = text[glued:]
+    return (*found, _record(text))
 
 
 def _glued(text: str) -> int | None:
-    """Where a second record begins behind a progress bar or behind another record's message."""
-    begin = _second_head(text)
-    if begin is None:
-        return None
-    before = text[:begin]
-    if _PROGRESS.search(before):
-        return begin
-    head = _HEAD.search(before)
-    if head is None or any(mark in before[head.end() :] for mark in "'\"{"):
-        return None
-    return begin
-
-
-def _second_head(text: str) -> int | None:
+    """Where a second record begins: behind a progress bar, or an error behind a whole record."""
     for found in _HEAD.finditer(text, 1):
-        begin = found.start()
-        before = text[:begin]
-        tag = re.search(
-            r"\([A-Za-z][\w.:/-]{0,60}(?: rank=\d+)?,? ?pid=\d+[^()]{0,40}\) *$", before
-        )
-        begin = tag.start() if tag else begin
-        before = text[:begin]
-        if before.strip() and (_HEAD.search(before) or _PROGRESS.search(before)):
-            return begin
+        before = text[: found.start()]
+        if tag := _TAG_AT_END.search(before):
+            before = before[: tag.start()]
+        if before.strip() and _may_end(before, found["level"]):
+            return len(before)
     begin = text.find("(raylet")
     return begin if begin > 0 and _PROGRESS.search(text[:begin]) else None
+
+
+def _may_end(before: str, next_level: str) -> bool:
+    head = _HEAD.search(before)
+    if head is None:
+        return _PROGRESS.search(before) is not None
+    return next_level == "ERROR" and not any(mark in before[head.end() :] for mark in "'\"{")
 
 
 @dataclass(slots=True)
@@ -527,7 +525,9 @@ def holds_users_text(line: bytes) -> bool:
     return any(record.deaf for record in records(line))
 
 
-_NEEDLES = tuple(needle.encode() for needle in NEEDLES)
+_ENCODED = ('"MESSAGE":[', '"MESSAGE": [')
+"""journald gives a message with control bytes as numbers: no needle could be found in it."""
+_NEEDLES = tuple(needle.encode() for needle in (*NEEDLES, *_ENCODED))
 _QUIET = "|".join(re.escape(start) for start in QUIET_STARTS)
 _PAINT = r"(?:(?:\x1b|\\u001b)\[[\d;]*+m)*+"
 _TAGGED = r"(?:\([A-Za-z][\w .:/=,-]*+\) )?+"

@@ -1,0 +1,232 @@
+"""Windows: their edges, gaps, stepped clocks; every tick in exactly one; dark is never health."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.catalog import vllm_metrics as roles
+from sidecar.classify.policy import Policy
+from sidecar.model.readings import (
+    CgroupReading,
+    EngineReading,
+    HealthReading,
+    KernelReading,
+    LogReading,
+    MetricsReading,
+    ProcessReading,
+    Reading,
+)
+from sidecar.model.samples import Instant, Sample, Tick
+from sidecar.model.vocabulary import Cause, Fault, Severity, Source, Verdict
+from sidecar.model.window import Judgement
+from sidecar.pipeline import Pipeline
+
+WANTED = frozenset({Source.VLLM_METRICS, Source.VLLM_HEALTH})
+
+
+def pipeline(window_s: float = 10.0, wanted: frozenset[Source] = WANTED) -> Pipeline:
+    return Pipeline(window_s=window_s, policy=Policy(), configured=wanted)
+
+
+def at(unix: float, monotonic: float | None = None) -> Instant:
+    return Instant(unix if monotonic is None else monotonic, unix)
+
+
+def exposition(
+    preemptions: float = 0.0, tokens: float = 0.0, running: float = 0.0, waiting: float = 0.0
+) -> MetricsReading:
+    values = {
+        roles.RUNNING: running,
+        roles.WAITING: waiting,
+        roles.KV_USAGE: 0.5,
+        roles.PREEMPTIONS: preemptions,
+        roles.GENERATION_TOKENS: tokens,
+        roles.FINISHED: tokens / 100,
+    }
+    return MetricsReading(
+        naming="vllm:",
+        found=frozenset(values),
+        engines={"0": EngineReading(values=values)},
+        generation="v1",
+    )
+
+
+def tick(moment: Instant, *readings: Reading, source: Source = Source.VLLM_METRICS) -> Tick:
+    samples = tuple(Sample(source=source, at=moment, reading=reading) for reading in readings)
+    return Tick(at=moment, samples=samples)
+
+
+def run(p: Pipeline, *ticks: Tick) -> list[Judgement]:
+    closed = [judgement for t in ticks for judgement in p.step(t).closed]
+    return [*closed, *p.finish()]
+
+
+def test_edges_are_multiples_of_the_window_on_the_wall_clock() -> None:
+    found = run(pipeline(), *(tick(at(1003.0 + n), exposition()) for n in range(30)))
+    assert [(j.window.start, j.window.end) for j in found] == [
+        (1000, 1010),
+        (1010, 1020),
+        (1020, 1030),
+        (1030, 1040),
+    ]
+    assert [j.window.partial for j in found] == [True, False, False, False]
+
+
+def test_a_tick_on_an_edge_ends_the_window_before_it() -> None:
+    p = pipeline()
+    assert not p.step(tick(at(1009.0), exposition(0))).closed
+    (ended,) = p.step(tick(at(1010.0), exposition(4))).closed
+    assert ended.window.end == 1010
+    assert ended.window.engines["0"].deltas[roles.PREEMPTIONS] == 4
+
+
+@given(st.lists(st.integers(0, 5), min_size=2, max_size=60), st.sampled_from([5.0, 10.0, 15.0]))
+def test_every_preemption_lands_in_exactly_one_window(rises: list[int], window_s: float) -> None:
+    total = 0.0
+    ticks = []
+    for n, rise in enumerate(rises):
+        total += rise
+        ticks.append(tick(at(1001.0 + n), exposition(total)))
+    found = run(pipeline(window_s), *ticks)
+    counted = sum(
+        e.deltas.get(roles.PREEMPTIONS, 0) for j in found for e in j.window.engines.values()
+    )
+    assert counted == total - rises[0]
+    assert all(j.window.end - j.window.start == window_s for j in found)
+    assert len({j.window.end for j in found}) == len(found)
+
+
+def test_a_machine_that_stood_still_gives_unknown_windows_in_between() -> None:
+    found = run(
+        pipeline(),
+        *(tick(at(1000.0 + n), exposition()) for n in range(1, 6)),
+        tick(at(1037.0), exposition()),
+    )
+    assert [(j.window.end, j.verdict) for j in found] == [
+        (1010, Verdict.NONE),
+        (1020, Verdict.UNKNOWN),
+        (1030, Verdict.UNKNOWN),
+        (1040, Verdict.NONE),
+    ]
+
+
+def test_a_year_without_a_tick_does_not_give_a_year_of_windows() -> None:
+    found = run(pipeline(), tick(at(1001.0), exposition()), tick(at(3e7), exposition()))
+    assert len(found) < 300
+
+
+@pytest.mark.parametrize("step", [-3600.0, 3600.0, -7.0, 7.0])
+def test_a_stepped_wall_clock_breaks_nothing(step: float) -> None:
+    p = pipeline()
+    ticks = [tick(at(1000.0 + n, 50.0 + n), exposition(n)) for n in range(1, 26)]
+    ticks += [tick(at(1025.0 + step + n, 75.0 + n), exposition(25 + n)) for n in range(1, 31)]
+    found = run(p, *ticks)
+    counted = sum(
+        e.deltas.get(roles.PREEMPTIONS, 0) for j in found for e in j.window.engines.values()
+    )
+    assert counted == 54
+    assert all(j.window.stalled_s >= 0 for j in found)
+
+
+FAULTS = st.sampled_from(list(Fault))
+
+
+@given(st.lists(FAULTS, min_size=1, max_size=30))
+def test_with_every_source_down_no_window_is_none(faults: list[Fault]) -> None:
+    ticks = [
+        Tick(
+            at=at(1001.0 + n),
+            samples=tuple(
+                Sample(source=source, at=at(1001.0 + n), fault=fault) for source in Source
+            ),
+        )
+        for n, fault in enumerate(faults)
+    ]
+    assert Verdict.NONE not in {j.verdict for j in run(pipeline(wanted=frozenset(Source)), *ticks)}
+
+
+readings = st.sampled_from(
+    [
+        exposition(),
+        exposition(3, 100, 2, 1),
+        replace(exposition(), naming=None, found=frozenset(), engines={}),
+        HealthReading(200),
+        HealthReading(503),
+        LogReading(),
+        KernelReading(),
+        CgroupReading(version=2, path="/a", events={"oom_kill": 0}),
+        CgroupReading(version=2, path="/a", events={"oom_kill": 1}),
+        CgroupReading(version=2, path="/a", gone=True),
+        ProcessReading(()),
+    ]
+)
+SOURCE_OF = {
+    MetricsReading: Source.VLLM_METRICS,
+    HealthReading: Source.VLLM_HEALTH,
+    LogReading: Source.VLLM_LOG,
+    KernelReading: Source.KERNEL_LOG,
+    CgroupReading: Source.CGROUP,
+    ProcessReading: Source.PROCESS,
+}
+
+
+@given(st.lists(st.lists(readings, max_size=5), max_size=40))
+def test_any_order_of_anything_gives_every_window_one_verdict(
+    rounds: list[list[Reading]],
+) -> None:
+    ticks = [
+        Tick(
+            at=at(1001.0 + n),
+            samples=tuple(
+                Sample(source=SOURCE_OF[type(reading)], at=at(1001.0 + n), reading=reading)
+                for reading in each
+            ),
+        )
+        for n, each in enumerate(rounds)
+    ]
+    found = run(pipeline(), *ticks)
+    assert len({j.window.end for j in found}) == len(found)
+    for j in found:
+        assert j.causes == () or j.verdict is j.causes[0].cause.verdict
+        ranks = [list(Cause).index(c.cause) for c in j.causes]
+        assert ranks == sorted(ranks)
+
+
+def loaded(n: int, *, waiting: float) -> Tick:
+    return tick(at(1000.0 + n), exposition(n, 10.0 * n, running=4, waiting=waiting))
+
+
+def test_preemption_that_lasts_while_requests_wait_becomes_critical() -> None:
+    found = run(pipeline(), *(loaded(n, waiting=3) for n in range(1, 51)))
+    levels = [j.severity for j in found]
+    assert levels == [Severity.WARNING] * 2 + [Severity.CRITICAL] * 3
+
+
+def test_preemption_that_lasts_while_nobody_waits_stays_a_warning() -> None:
+    found = run(pipeline(), *(loaded(n, waiting=0) for n in range(1, 51)))
+    assert {j.severity for j in found} == {Severity.WARNING}
+
+
+def test_preemption_within_the_tolerance_is_info() -> None:
+    ticks = [tick(at(1000.0 + n), exposition(n // 10, 1e6 * n, 4, 3)) for n in range(1, 21)]
+    found = run(pipeline(), *ticks)
+    assert [j.severity for j in found if j.verdict is Verdict.PREEMPTION] == [Severity.INFO] * 2
+
+
+def test_a_failure_shows_before_its_window_closes() -> None:
+    p = pipeline(wanted=WANTED | {Source.CGROUP})
+    p.step(tick(at(1001.0), exposition()))
+    for kills, expected in ((0, {}), (1, {Cause.HOST_OOM: Severity.CRITICAL})):
+        reading = CgroupReading(version=2, path="/a", events={"oom_kill": kills})
+        step = p.step(
+            Tick(
+                at=at(1002.0 + kills),
+                samples=(Sample(source=Source.CGROUP, at=at(1002.0 + kills), reading=reading),),
+                on_grid=False,
+            )
+        )
+        assert not step.closed
+        assert dict(step.report.alerts) == expected
+    assert step.report.verdict is Verdict.HOST_OOM
