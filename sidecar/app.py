@@ -88,6 +88,7 @@ def build_sources(settings: Settings, clock: ClockLike) -> tuple[SourceLike, ...
             clock,
             settings.target + settings.health_path,
             limit_s=SCRAPE_LIMIT_S,
+            version_url=f"{settings.target}/version",
             token_file=settings.target_token_file,
             ca_file=settings.target_ca_file,
         ),

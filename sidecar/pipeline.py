@@ -167,7 +167,7 @@ class Pipeline:
             ),
             log=server.log,
             found=metrics.found if metrics is not None else frozenset(),
-            info=metrics.info if metrics is not None else {},
+            info=server.info(),
             nvml=server.nvml if server.sources[Source.NVML].up else None,
             cgroup=server.cgroup if server.sources[Source.CGROUP].up else None,
         )

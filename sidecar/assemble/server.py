@@ -55,6 +55,7 @@ class Server:
             source: SourceStatus(configured=source in wanted) for source in Source
         }
         self.log = LogStatus()
+        self.version: str | None = None
         self.metrics: MetricsReading | None = None
         self.nvml: NvmlReading | None = None
         self.cgroup: CgroupReading | None = None
@@ -62,6 +63,13 @@ class Server:
         self.rumour: Evidence | None = None
 
     # Windows
+
+    def info(self) -> dict[str, str]:
+        """What the server tells of itself: a closed set of keys."""
+        told = dict(self.metrics.info) if self.metrics is not None else {}
+        if self.version is not None:
+            told["vllm_version"] = self.version
+        return told
 
     def freeze(self, window: OpenWindow, now: Instant) -> Window:
         """A window as it stands, with what is known beside it."""
@@ -113,6 +121,7 @@ class Server:
             case MetricsReading():
                 return self.read_metrics(sample.reading, sample.at, window)
             case HealthReading():
+                self.version = sample.reading.version or self.version
                 return self.life.see_status(sample.reading.status, sample.at)
             case LogReading():
                 return self.read_log(sample.reading)

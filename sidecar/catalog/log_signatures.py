@@ -356,7 +356,7 @@ _GPU = (
     _gpu(
         "library_alloc_failed",
         "ALLOC",
-        r"(?:(?:CUDA|HIP|cuda|cuBLAS|cuDNN|cusolver|cusparse|cufft|hipblas|rocblas|[\w ]{1,20})"
+        r"(?:(?:CUDA|HIP|cuda|cuBLAS|cuDNN|cusolver|cusparse|cufft|hipblas|rocblas|\w{1,20})"
         r" ?[Ee]rror:? ?)?(?:(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CURAND|HIPBLAS|CUBLASLT)_STATUS_"
         r"ALLOC(?:ATION)?_FAILED|CUFFT_ALLOC_FAILED|CURAND_STATUS_ALLOCATION_FAILED)\b",
         signal="library_alloc_failed",
@@ -371,7 +371,7 @@ _GPU = (
     _gpu(
         "xla_out_of_memory",
         "RESOURCE_EXHAUSTED",
-        r"(?:[\w .:]{1,60}: )?RESOURCE_EXHAUSTED: (?!Received message|.{0,40}message larger)"
+        r"(?:\w{1,60}: )?RESOURCE_EXHAUSTED: (?!Received message|.{0,40}message larger)"
         r".{0,240}?(?:[Oo]ut of memory|memory space|device buffer|HBM|hbm"
         r"|Attempting to (?:reserve|allocate)|Failed to allocate)",
         signal="xla_out_of_memory",
@@ -403,7 +403,7 @@ _GPU = (
     _gpu(
         "malloc_out_of_memory",
         "failed: out of memory",
-        r"(?:[\w ,.]{1,80}: ){0,3}(?:cuda|hip)(?:Malloc|MemCreate)\w* failed: out of memory",
+        r"(?:\w{1,40}: )?(?:allocating [\d.]+ \w+ on device \d+: )?(?:cuda|hip)(?:Malloc|MemCreate)\w* failed: out of memory",
         signal="runtime_out_of_memory",
     ),
     _gpu(
@@ -568,7 +568,7 @@ _FAILURES = (
         "No space left on device",
         r"(?:\[Errno 28\] No space left on device: .{0,2}/dev/shm"
         r"|unable to (?:write to file </torch_|allocate shared memory|open shared memory)"
-        r".{0,200}No space left on device|.{0,40}/dev/shm/\S{1,120}: No space left on device)",
+        r".{0,200}No space left on device|(?:\S{1,40}: )?/dev/shm/\S{1,120}: No space left on device)",
         signal="shared_memory_exhausted",
         confidence=_SUSPECTED,
     ),
@@ -911,7 +911,10 @@ def _system(
     )
 
 
-_EVENT = r"(?:\S{1,20} +){0,3}?(?:Warning|Normal) +"
+_EVENT = (
+    r"(?:[a-z0-9][a-z0-9-]{0,40} +)?(?:(?:\d+[smhd]){1,3}(?: \(x\d+ over \w+\))? +)?"
+    r"(?:Warning|Normal) +"
+)
 
 _KERNEL = (
     _system(
@@ -1017,7 +1020,7 @@ _KERNEL = (
     _system(
         "kernel_allocation_failure",
         "page allocation failure",
-        r"\S.{0,40}?: page allocation failure",
+        r"\S.{0,15}?: page allocation failure",
         signal="kernel_allocation_failed",
         kind=_ALLOCATION,
         weight=Weight.SUPPORT,
@@ -1231,7 +1234,7 @@ _CONTAINERS = (
     _system(
         "orchestrator_oom_killed",
         "OOM",
-        r"(?:OOM Killed|.{0,80}Exit Message: \"OOM Killed\""
+        r"(?:OOM Killed|(?:Terminated +)?(?:Exit Code: \d+, )?Exit Message: \"OOM Killed\""
         r"|Container \S+ (?:in pod \S+ )?(?:was|has been) OOM[- ]?[Kk]illed)",
         signal="container_oom_killed",
         kind=Kind.CGROUP,

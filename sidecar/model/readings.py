@@ -48,9 +48,10 @@ class MetricsReading:
 
 @dataclass(frozen=True, slots=True)
 class HealthReading:
-    """The status code of the health endpoint."""
+    """The status code of the health endpoint; the version, where it was asked for just now."""
 
     status: int
+    version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

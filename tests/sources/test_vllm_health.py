@@ -36,3 +36,17 @@ async def test_a_hung_server_is_a_timeout_and_a_missing_one_refused() -> None:
         assert (await source.sample()).fault is Fault.TIMEOUT
     assert (await source.sample()).fault is Fault.REFUSED
     await source.close()
+
+
+async def test_the_version_is_asked_once_for_each_time_the_server_comes_up() -> None:
+    async with fake_vllm() as server:
+        server.behaviour.body = b'{"version":"0.32.0"}'
+        url, version_url = server.url("/health"), server.url("/version")
+        source = VllmHealthSource(Clock(), url, limit_s=5.0, version_url=version_url)
+        found = []
+        for status in (503, 200, 200, 503, 200):
+            server.behaviour.status = status
+            found.append((await source.sample()).reading)
+        await source.close()
+    versions = [reading.version for reading in found if isinstance(reading, HealthReading)]
+    assert versions == [None, "0.32.0", None, None, "0.32.0"]
