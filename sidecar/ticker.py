@@ -64,11 +64,29 @@ class Grid:
 
     interval_s: float
     last_point: Instant | None = None
+    last_unix: float | None = None
 
-    def next_point(self, now: Instant) -> tuple[float, float]:
-        """The next grid point: its unix time, and the monotonic time to wait for."""
-        unix = (math.floor(now.unix / self.interval_s + 1e-6) + 1) * self.interval_s
-        return unix, now.monotonic + (unix - now.unix)
+    def next_point(self, now: Instant) -> Instant:
+        """The next grid point, and when it will be on the monotonic clock."""
+        passed = now.unix
+        if self.last_unix is not None and 0 < self.last_unix - passed < self.interval_s / 2:
+            # The wall clock went back a little: the point that was has been.
+            passed = self.last_unix
+        unix = (math.floor(passed / self.interval_s + 1e-6) + 1) * self.interval_s
+        return Instant(now.monotonic + (unix - now.unix), unix)
+
+    def place(self, due: Instant, now: Instant) -> Instant:
+        """The point to which a tick at ``now`` belongs, which was ``due`` when the wait began.
+
+        It is another one if the tick is late by whole intervals or the wall clock was stepped. Its
+        monotonic time is never ahead of ``now``, whichever way the wall clock went.
+        """
+        unix = due.unix
+        if not -self.interval_s / 2 < now.unix - unix < self.interval_s:
+            unix = math.floor(now.unix / self.interval_s + 1e-6) * self.interval_s
+        self.last_unix = unix
+        behind = min(now.unix - unix, now.monotonic - due.monotonic)
+        return Instant(now.monotonic - max(0.0, behind), unix)
 
     def reach(self, now: Instant) -> int:
         """Note that a point was reached; returns how many were missed since the last."""
@@ -114,9 +132,9 @@ class Ticker:
     ) -> None:
         """Alternate between grid points and wake-ups."""
         grid = Grid(self.interval_s)
-        unix, due = grid.next_point(self.clock.now())
+        due = grid.next_point(self.clock.now())
         while not self.stop.is_set():
-            timer = sampler.group.create_task(self.clock.until(due), name="timer")
+            timer = sampler.group.create_task(self.clock.until(due.monotonic), name="timer")
             waker = sampler.group.create_task(sampler.ready.wait(), name="wake")
             await asyncio.wait({timer, waker, stopper}, return_when=asyncio.FIRST_COMPLETED)
             reached = timer.done()
@@ -125,27 +143,24 @@ class Ticker:
             if self.stop.is_set():
                 return
             if reached:
-                await self.tick(sampler, grid, unix)
-                unix, due = grid.next_point(self.clock.now())
+                await self.tick(sampler, grid, due)
+                due = grid.next_point(self.clock.now())
             else:
                 await self.wake(sampler, woken)
 
-    async def tick(self, sampler: Sampler, grid: Grid, unix: float) -> None:
+    async def tick(self, sampler: Sampler, grid: Grid, due: Instant) -> None:
         """One grid point."""
         now = self.clock.now()
         missed = grid.reach(now)
-        lateness = max(0.0, now.unix - unix)
-        if lateness >= self.interval_s:
-            # Late by whole intervals, or the wall clock stepped: this is another point.
-            unix = math.floor(now.unix / self.interval_s) * self.interval_s
+        at = grid.place(due, now)
         flying = sampler.start(self.sources)
         await asyncio.wait(flying, timeout=min(GATHER_MOST_S, GATHER_SHARE * self.interval_s))
         self.consume(
             Tick(
-                at=Instant(now.monotonic - (now.unix - unix), unix),
+                at=at,
                 samples=sampler.take(),
                 missed=missed,
-                lateness_s=lateness,
+                lateness_s=max(0.0, now.monotonic - due.monotonic),
             )
         )
 

@@ -6,7 +6,7 @@ Wordings are of vLLM 0.1 to 0.33, torch 1.12 to 2.13, Linux 3.10 to 7.0, systemd
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -64,6 +64,7 @@ SERVER_STOPPING = "server_stopping"
 PIN_MEMORY_FRAME = "pin_memory_frame"
 
 NEEDLES = (
+    " blocks: 0",
     " error: ",
     "ALLOC",
     "Background loop",
@@ -133,12 +134,16 @@ NEEDLES = (
 """Every row's needle holds one of these: text without any of them matches nothing."""
 
 QUIET_STARTS = (
+    "# GPU blocks: 0",
+    "# cuda blocks: 0",
     "Application ",
+    "Available KV cache memory: -",
     "Initializing a",
     "It took ",
     "No available shared memory broadcast",
     "OpenAI server is ready",
     "Preempted request ",
+    "Preempting ",
     "Shutting down",
     "Started server process",
     "Starting vLLM server on",
@@ -207,6 +212,27 @@ _PREEMPTION = (
         quiet=True,
         files=("scheduler.py",),
     ),
+    Signature(
+        id="preempting_request",
+        signal="preemption_resumed",
+        scope=Scope.SERVER,
+        needle="Preempt",
+        pattern=r"Preempt(?:ed|ing) (?:the )?request\b",
+        cause=Cause.PREEMPTION,
+        kind=Kind.UNSPECIFIED,
+        quiet=True,
+        files=("scheduler.py",),
+    ),
+    Signature(
+        id="request_preempted",
+        signal="preemption_resumed",
+        scope=Scope.SERVER,
+        needle="preempted",
+        pattern=r"Request \S{1,200} (?:is |was |has been )?preempted\b",
+        cause=Cause.PREEMPTION,
+        kind=Kind.UNSPECIFIED,
+        files=("scheduler.py",),
+    ),
 )
 
 
@@ -223,7 +249,13 @@ def _refused(name: str, needle: str, pattern: str, signal: str | None = None) ->
     )
 
 
+def _empty(name: str, needle: str, pattern: str) -> Signature:
+    return replace(_refused(name, needle, pattern, "no_memory_for_cache_blocks"), quiet=True)
+
+
 _REJECTIONS = (
+    _empty("cache_has_no_blocks", " blocks: 0", r"# (?:GPU|cuda) blocks: 0\b"),
+    _empty("cache_memory_negative", "memory: -", r"Available KV cache memory: -\d"),
     _refused(
         "no_memory_for_cache_blocks",
         "memory for the cache",
@@ -371,7 +403,7 @@ _GPU = (
     _gpu(
         "xla_out_of_memory",
         "RESOURCE_EXHAUSTED",
-        r"(?:\w{1,60}: )?RESOURCE_EXHAUSTED: (?!Received message|.{0,40}message larger)"
+        r"(?:\w{1,60}: |Bad StatusOr access: )?RESOURCE_EXHAUSTED: (?!Received message|.{0,40}message larger)"
         r".{0,240}?(?:[Oo]ut of memory|memory space|device buffer|HBM|hbm"
         r"|Attempting to (?:reserve|allocate)|Failed to allocate)",
         signal="xla_out_of_memory",
@@ -1048,21 +1080,21 @@ _INIT = (
     _system(
         "systemd_unit_oom_killed",
         "by the OOM killer",
-        r"\S+: A process of this unit has been killed by the OOM killer",
+        r"[\w@.\\-]+: A process of this unit has been killed by the OOM killer",
         signal="unit_oom_killed",
         kind=None,
     ),
     _system(
         "systemd_unit_oom_some",
         "OOM killer killed some",
-        r"\S+: The kernel OOM killer killed some processes in this unit",
+        r"[\w@.\\-]+: The kernel OOM killer killed some processes in this unit",
         signal="unit_oom_killed",
         kind=None,
     ),
     _system(
         "systemd_result_oom",
         "oom-kill",
-        r"(?:\S+: Failed with result 'oom-kill'|Result=oom-kill\b"
+        r"(?:[\w@.\\-]+: Failed with result 'oom-kill'|Result=oom-kill\b"
         r"|Active: failed \(Result: oom-kill\))",
         signal="unit_oom_killed",
         kind=None,
@@ -1077,7 +1109,7 @@ _INIT = (
     _system(
         "oomd_killed_unit",
         "systemd-oomd killed",
-        r"\S+: systemd-oomd killed [1-9]\d* process",
+        r"[\w@.\\-]+: systemd-oomd killed [1-9]\d* process",
         signal="userspace_kill",
         kind=Kind.USERSPACE,
     ),
@@ -1109,7 +1141,7 @@ _CONTAINERS = (
     _system(
         "pod_reason_oom_killed",
         "OOMKilled",
-        r"(?:[Rr]eason: *['\"]?OOMKilled\b|\"reason\": ?\"OOMKilled\""
+        r"(?:(?:(?:Last )?State: .{0,40}?)?[Rr]eason: *['\"]?OOMKilled\b|\"reason\": ?\"OOMKilled\""
         r"|(?:OOMKilled|['\"]OOMKilled['\"])\s*$)",
         signal="container_oom_killed",
         kind=Kind.CGROUP,
@@ -1125,21 +1157,21 @@ _CONTAINERS = (
     _system(
         "pod_status_oom_killed",
         "OOMKilled",
-        r"(?:[a-z0-9][\w.-]{0,120} +){1,2}\d+/\d+ +(?:Init:)?OOMKilled\b",
+        r"(?:[a-z0-9][\w./-]{0,120} +){1,2}\d+/\d+ +(?:Init:)?OOMKilled\b",
         signal="container_oom_killed",
         kind=Kind.CGROUP,
     ),
     _system(
         "inspect_oom_killed",
         "OOMKilled",
-        r"\"?OOMKilled\"?[:=] ?true\b",
+        r"(?:(?:\"State\": ?)?\{\"Status\".{0,300}?)?\"?OOMKilled\"?[:=] ?true\b",
         signal="container_oom_killed",
         kind=Kind.CGROUP,
     ),
     _system(
         "inspect_oom_short",
         "oom",
-        r"(?:\S{1,80} )?oom(?:[-_]?killed)?[=:] ?true\b",
+        r"(?:[\w./-]{1,80} )?oom(?:[-_]?killed)?[=:] ?true\b",
         signal="container_oom_killed",
         kind=Kind.CGROUP,
     ),
@@ -1316,7 +1348,7 @@ _ENDINGS = (
     _after(
         "shell_killed",
         "Killed",
-        r"(?:(?:\S{1,80}: )?line \d+: +\d+ )?Killed(?: {2,}\S.{0,200}| *\(.{0,200})?\s*$",
+        r"(?:(?:[\w./-]{1,80}: )?line \d+: +\d+ )?Killed(?: {2,}\S.{0,200}| *\(.{0,200})?\s*$",
         signal="process_killed",
         scope=Scope.SYSTEM,
         kind=Kind.KILLED,
@@ -1325,7 +1357,7 @@ _ENDINGS = (
     _after(
         "shell_crashed",
         "core dumped",
-        r"(?:(?:\S{1,80}: )?line \d+: +\d+ )?(?:Segmentation fault|Aborted|Floating point exception"
+        r"(?:(?:[\w./-]{1,80}: )?line \d+: +\d+ )?(?:Segmentation fault|Aborted|Floating point exception"
         r"|Illegal instruction) +\(core dumped\)",
         signal="process_crashed",
         scope=Scope.SYSTEM,
@@ -1343,7 +1375,7 @@ _ENDINGS = (
         "exit_code_killed",
         "xit",
         r"(?:Exit Code: +137\b|\"?[Ee]xitCode\"?: ?137\b|exitCode=137\b"
-        r"|(?:\S{1,80} )?[Ee]xited (?:with code )?\(?137\b|worker exited with exit code 137\b"
+        r"|(?:[\w./-]{1,80} )?[Ee]xited (?:with code )?\(?137\b|worker exited with exit code 137\b"
         r"|exit(?: code|=| status)[:=]? ?137\b)",
         signal="process_killed",
         scope=Scope.SYSTEM,
@@ -1353,7 +1385,7 @@ _ENDINGS = (
     _after(
         "exit_code_crashed",
         "xit",
-        r"(?:Exit Code: +|\"?[Ee]xitCode\"?: ?|exitCode=|(?:\S{1,80} )?[Ee]xited (?:with code )?\(?"
+        r"(?:Exit Code: +|\"?[Ee]xitCode\"?: ?|exitCode=|(?:[\w./-]{1,80} )?[Ee]xited (?:with code )?\(?"
         r"|worker exited with exit code )13[469]\b",
         signal="process_crashed",
         scope=Scope.SYSTEM,
@@ -1362,7 +1394,7 @@ _ENDINGS = (
     _after(
         "systemd_main_killed",
         "Main process exited",
-        r"\S+: Main process exited, code=killed, status=9/KILL",
+        r"[\w@.\\-]+: Main process exited, code=killed, status=9/KILL",
         signal="process_killed",
         scope=Scope.SYSTEM,
         kind=Kind.KILLED,
@@ -1371,7 +1403,7 @@ _ENDINGS = (
     _after(
         "systemd_main_crashed",
         "Main process exited",
-        r"\S+: Main process exited, code=(?:dumped|killed), status=(?:4|6|7|8|11)/",
+        r"[\w@.\\-]+: Main process exited, code=(?:dumped|killed), status=(?:4|6|7|8|11)/",
         signal="process_crashed",
         scope=Scope.SYSTEM,
     ),

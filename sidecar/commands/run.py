@@ -74,8 +74,9 @@ class Journal:
         if report.state is not self.state:
             self.state = report.state
             self.log.info("state_changed", state=report.state.value)
-        if report.verdict is not self.verdict and (self.verdict or report.last_window):
+        last = report.last_window
+        if report.verdict is not self.verdict and (report.urgent or last):
             self.verdict = report.verdict
-            shown = report.urgent or (report.last_window.causes if report.last_window else ())
+            shown = report.urgent or (last.causes if last else ())
             fields = {"cause": shown[0].cause.value, "kind": shown[0].kind.value} if shown else {}
             self.log.info("verdict_changed", verdict=report.verdict.value, **fields)

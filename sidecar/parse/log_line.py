@@ -11,7 +11,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from types import MappingProxyType
 
 from sidecar.catalog.log_signatures import (
     LIVE_SCOPES,
@@ -54,7 +53,7 @@ class Match:
     signature: Signature
     origin: str = "unknown"
     amount: float = 1.0
-    numbers: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    numbers: Mapping[str, float] = field(default_factory=dict)
     stamp: float | None = None
 
 
@@ -102,10 +101,10 @@ _PEELS = tuple(
         r"(?:E {2,}|(?:FAILED|ERROR) \S{1,200}::\S{1,120} - )(?=\S)",
         r"<\d{1,3}>(?:\d )?",
         r"\d{1,3},\d+,\d+,[^;]{1,40};",
-        r"\[\s*\d{1,9}\.\d{1,9}\](?:\[\s*[TC]\d+\])?",
+        r"\[\s*[+<]?\s*\d{1,9}\.\d{1,9}>?\](?:\[\s*[TC]\d+\])?",
         r"\[\s*[TC]\d+\]",
-        r"\[(?:\w{3} )?\w{3} +\d{1,2} \d\d:\d\d:\d\d(?:[.,]\d+)? \d{4}\]",
-        rf"\[?{_DATE}(?: [A-Z](?: \d+){{1,3}})?\](?:\s*\|)?",
+        r"\[(?:[^\W\d_]{2,4}\.? )?[^\W\d_]{3,5}\.? +\d{1,2} \d\d:\d\d:\d\d(?:[.,]\d+)? \d{4}\]",
+        rf"\[?{_DATE}(?: [A-Z](?: \d+){{1,3}})?(?: \(\w+\))?\](?:\s*\|)?",
         rf"{_DATE}(?:,? ?\||\s+-|[:,])?(?=\s|$)",
         r"\[?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]?(?=\s)",
         r"std(?:out|err) [FP](?: |$)",
@@ -113,7 +112,13 @@ _PEELS = tuple(
         _SYSLOG,
         _PROGRAM,
         r"[\w.-]{1,64} [\w.@/-]{1,64}\[\d+\]: (?!segfault at)",
-        r"kern +:\w+ +: ",
+        r"kern(?: +:\w+ +|\.\w+): ",
+        r"[\w.@/-]{1,64}\[\d+\]: (?!segfault at)",
+        r"[a-z0-9][\w.-]{0,62} [a-z0-9][\w.-]{0,62} (?=\d{4}-\d\d-\d\dT)",
+        r"\[\d+,\d+\]<std(?:err|out)>:",
+        r"(?:rank ?)?\d{1,4}: ",
+        r"\[ *(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|debug|info|warning|error|Error|Info) *\]",
+        rf"(?:{_LEVELS}) [\w./-]{{1,80}}\.py:\d+ -- ",
         r"\[pod/[\w.-]+/[\w.-]+\]",
         r"[\w][\w.-]{0,62} +\| ",
         r"\[[\w./-]{0,24}\](?=\s*(?:\(|\[|[A-Z]))",
@@ -127,6 +132,10 @@ _PEELS = tuple(
         r"[\w.-]{1,64}:\d+:\d+ \[\d+\] (?:[\w./]{1,60}:\d+ )?(?=NCCL )",
         _PIPED,
         r"[\w.<>]{1,80}:[\w.<>]{0,60}:\d+ +- ",
+        rf"[\w.]{{1,60}} +- +(?=(?:{_LEVELS}) +- )",
+        r"(?:\d )?[\w.-]{1,64} [\w./-]{1,48} (?:\d+|-) [\w-]{1,32} - ",
+        rf"(?:{_LEVELS}) +- ",
+        rf"(?:{_LEVELS}):[\w.]{{1,60}}:",
         rf"(?:{_LEVELS})\s+(?=[A-Z]|\()(?!\d)",
     )
 )
@@ -159,6 +168,7 @@ _LEADS = tuple(
         r"\w{1,40}(?:\.\w{1,40}){1,6}: ",
         r"NCCL error in: \S{1,200}, (?=Cuda failure|HIP failure)",
         r"Last error: ?",
+        r"\"?Failed to process the request\(s\)[^,]{0,120}, message: ",
     )
 )
 _MOST_LEADS = 6
@@ -231,6 +241,8 @@ def _from_json(text: str) -> tuple[Record, ...] | None:
         fields = json.loads(text)
     except (ValueError, RecursionError):
         return None
+    if isinstance(fields, dict) and isinstance(fields.get("jsonPayload"), dict):
+        fields = fields["jsonPayload"]
     if not isinstance(fields, dict):
         return None
     message = next((_as_text(fields[key]) for key in _MESSAGE_KEYS if key in fields), "")
@@ -360,9 +372,12 @@ def _is_unfinished(message: str) -> bool:
 def _peel_head(peeled: _Peeled) -> bool:
     """Take off a logger's head or a process tag, if one stands in front."""
     rest = peeled.rest
-    if found := _HEAD.match(rest):
+    if peeled.level in _QUIET_LEVELS and peeled.headed:
+        # What stands behind such a head is passed over by the prefilter.
+        return False
+    if peeled.file is None and (found := _HEAD.match(rest)):
         peeled.level = peeled.level or found["level"]
-        peeled.file = peeled.file or _file_name(found["file"] or found["bare"])
+        peeled.file = _file_name(found["file"] or found["bare"])
         peeled.stamp = _stamp(found)
         peeled.headed = True
     elif found := _TAG.match(rest):
@@ -470,7 +485,7 @@ def _is_believed(row: Signature, record: Record, quiet: bool) -> bool:  # noqa: 
 def _matched(row: Signature, record: Record, found: re.Match[str]) -> Match:
     groups = {name: float(text) for name, text in found.groupdict().items() if text is not None}
     amount = groups.pop("amount", 1.0)
-    return Match(row, record.origin, amount, MappingProxyType(groups), record.stamp)
+    return Match(row, record.origin, amount, groups, record.stamp)
 
 
 def read_line(raw: str | bytes, scopes: frozenset[Scope] = LIVE_SCOPES) -> tuple[Match, ...]:

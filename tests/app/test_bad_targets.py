@@ -43,8 +43,8 @@ def half(what: Behaviour) -> None:
     what.cut_after = len(what.body) // 2
 
 
-def failing(what: Behaviour) -> None:
-    what.status = 500
+def another_program(what: Behaviour) -> None:
+    what.status = 404
 
 
 def page(what: Behaviour) -> None:
@@ -78,7 +78,7 @@ def infinite(what: Behaviour) -> None:
 
 BAD: list[tuple[Callable[[Behaviour], None], Fault | None]] = [
     (half, Fault.DISCONNECTED),
-    (failing, Fault.HTTP_STATUS),
+    (another_program, Fault.HTTP_STATUS),
     (page, Fault.MALFORMED),
     (huge, Fault.TOO_LARGE),
     (binary, Fault.MALFORMED),
@@ -125,6 +125,20 @@ async def test_a_server_that_never_answers_is_unknown_and_holds_nothing_up() -> 
             ticks = [step.report.clock for step in seen.steps]
             assert ticks[-1].ticks >= 10
             assert ticks[-1].missed < ticks[-1].ticks
+
+
+async def test_a_server_that_only_says_500_is_no_healthy_one() -> None:
+    async with fake_vllm() as server:
+        good(server.behaviour)
+        async with running(settings_for(server.url(""))) as seen:
+            await seen.verdict(Verdict.NONE)
+            server.behaviour.status = 500
+            await seen.windows(2)
+            assert Verdict.NONE not in await seen.windows(4)
+            shown = await seen.metrics()
+            assert shown["vllm_sidecar_verdict", ("engine_failure",)] == 1, "its health failed too"
+            good(server.behaviour)
+            await seen.verdict(Verdict.NONE)
 
 
 async def test_nobody_there_is_unknown_and_is_seen_once_it_comes() -> None:

@@ -49,6 +49,22 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "INFO 08-21 07:17:09 [scheduler.py:495] Preempted request cmpl-1-0 has been resumed!",
         "INFO 08-21 07:17:09 [scheduler.py:558] Resumed request cmpl-1-0 has 8704 computed tokens",
     ),
+    "preempting_request": (
+        "DEBUG 08-21 07:17:09 [scheduler.py:495] Preempting request cmpl-1-0",
+        "DEBUG 08-21 07:17:09 [other.py:495] Preempting request cmpl-1-0",
+    ),
+    "request_preempted": (
+        "WARNING 08-21 07:17:09 [scheduler.py:495] Request cmpl-1-0 was preempted",
+        "WARNING 08-21 07:17:09 [scheduler.py:495] Request cmpl-1-0 was aborted, not preempted",
+    ),
+    "cache_has_no_blocks": (
+        "INFO 04-27 10:13:05 llm_engine.py:275] # GPU blocks: 0, # CPU blocks: 256",
+        "INFO 04-27 10:13:05 llm_engine.py:275] # GPU blocks: 256, # CPU blocks: 0",
+    ),
+    "cache_memory_negative": (
+        "INFO 04-27 10:13:05 [gpu_worker.py:255] Available KV cache memory: -0.51 GiB",
+        "INFO 04-27 10:13:05 [gpu_worker.py:255] Available KV cache memory: 0.51 GiB",
+    ),
     "no_memory_for_cache_blocks": (
         (
             "ValueError: No available memory for the cache blocks. Try increasing"

@@ -1,0 +1,113 @@
+"""``scan`` answers for each file, and says in one line which it could not read."""
+
+import gzip
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from sidecar.commands.scan import CHUNK_BYTES, run_scan
+
+SECRET = "sk-very-secret"
+OOM = f"(EngineCore pid=7) ERROR 10-24 01:26:57 [core.py:710] torch.OutOfMemoryError: CUDA out of memory. Tried {SECRET}\n"
+HEALTHY = '(APIServer pid=1) INFO:     10.0.0.1:1 - "GET /metrics HTTP/1.1" 200 OK\n'
+
+
+def result_of(capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+    (line,) = capsys.readouterr().out.splitlines()
+    found: dict[str, object] = json.loads(line)
+    return found
+
+
+def test_the_result_has_the_published_form(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "a.log"
+    log.write_text(HEALTHY + OOM)
+    assert run_scan([str(log)], output="json") == 0
+    assert result_of(capsys) == {
+        "file": str(log),
+        "lines": 2,
+        "verdict": "cuda_oom",
+        "causes": [
+            {
+                "cause": "cuda_oom",
+                "kind": "allocation_failure",
+                "phase": "unknown",
+                "confidence": "confirmed",
+                "count": 1,
+                "first_line": 2,
+                "signals": ["gpu_out_of_memory"],
+            }
+        ],
+        "lever": None,
+    }
+
+
+def test_gzip_is_read_whatever_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "a.log"
+    log.write_bytes(gzip.compress(OOM.encode()))
+    assert run_scan([str(log)], output="json") == 0
+    assert result_of(capsys)["verdict"] == "cuda_oom"
+
+
+def test_a_dash_reads_standard_input(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(OOM.encode())))
+    assert run_scan(["-"], output="json") == 0
+    found = result_of(capsys)
+    assert (found["file"], found["verdict"]) == ("-", "cuda_oom")
+
+
+def test_an_unreadable_file_is_named_once_and_the_others_are_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "a.log"
+    log.write_text(HEALTHY)
+    broken = tmp_path / "b.gz"
+    broken.write_bytes(gzip.compress(b"x" * 100_000)[:40])
+    names = [str(tmp_path / "none.log"), str(tmp_path), str(broken), str(log)]
+    assert run_scan(names, output="json") == 2
+    said = capsys.readouterr()
+    assert len(said.err.splitlines()) == 3
+    assert "none.log: No such file or directory" in said.err
+    assert "Traceback" not in said.err
+    assert json.loads(said.out)["verdict"] == "none"
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_no_output_holds_anything_of_a_line(
+    output: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "a.log"
+    log.write_text(OOM)
+    run_scan([str(log)], output="text" if output == "text" else "json")
+    said = capsys.readouterr()
+    assert SECRET not in said.out + said.err
+    assert "OutOfMemoryError" not in said.out + said.err
+
+
+def test_the_text_says_in_words_what_where_and_how_often(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "a.log"
+    log.write_text(HEALTHY + OOM)
+    run_scan([str(log)], output="text")
+    said = capsys.readouterr().out
+    assert "cuda_oom (2 lines)" in said
+    assert "an allocation on the GPU failed (first in line 2, once)" in said
+
+
+def test_a_line_over_the_border_of_two_portions_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "a.log"
+    filler = HEALTHY * (CHUNK_BYTES // len(HEALTHY))
+    log.write_text(filler + OOM + filler)
+    run_scan([str(log)], output="json")
+    found = result_of(capsys)
+    assert found["verdict"] == "cuda_oom"
+    assert found["lines"] == 2 * (CHUNK_BYTES // len(HEALTHY)) + 1

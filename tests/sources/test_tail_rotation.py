@@ -1,0 +1,111 @@
+"""Rename, delete, symlink switch: the old file is finished first, nothing is read twice."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sidecar.model.vocabulary import Fault
+from sidecar.sources.tail import Portion, Tail
+
+
+def read_all(tail: Tail, calls: int = 4) -> bytes:
+    got = [tail.read() for _ in range(calls)]
+    return b"".join(part.data for part in got if isinstance(part, Portion))
+
+
+def append(path: Path, text: str) -> None:
+    with path.open("a") as file:
+        file.write(text)
+
+
+def begun(path: Path) -> Tail:
+    path.write_text("before\n")
+    tail = Tail(path)
+    assert tail.read() == Portion()
+    return tail
+
+
+def test_a_renamed_file_is_finished_before_its_successor(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    tail = begun(log)
+    append(log, "one\n")
+    log.rename(tmp_path / "log.1")
+    append(tmp_path / "log.1", "two\n")
+    log.write_text("three\n")
+    assert read_all(tail) == b"one\ntwo\nthree\n"
+    append(log, "four\n")
+    assert read_all(tail) == b"four\n"
+    tail.close()
+
+
+def test_a_writer_that_holds_the_old_file_a_little_longer_is_heard(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    tail = begun(log)
+    log.rename(tmp_path / "log.1")
+    log.write_text("new\n")
+    first = tail.read()
+    append(tmp_path / "log.1", "late\n")
+    assert isinstance(first, Portion)
+    assert first.data + read_all(tail) == b"late\nnew\n"
+    tail.close()
+
+
+def test_a_last_line_without_an_end_is_told_when_its_file_is_left(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    tail = begun(log)
+    append(log, "cut off")
+    assert read_all(tail, 1) == b""
+    log.rename(tmp_path / "log.1")
+    log.write_text("new\n")
+    assert read_all(tail) == b"cut off\nnew\n"
+    tail.close()
+
+
+def test_a_deleted_file_is_absent_until_it_is_made_anew(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    tail = begun(log)
+    append(log, "last\n")
+    log.unlink()
+    assert tail.read() == Portion(b"last\n")
+    assert [tail.read() for _ in range(3)][-1] is Fault.ABSENT
+    log.write_text("anew\n")
+    assert read_all(tail) == b"anew\n"
+    tail.close()
+
+
+def test_a_symlink_that_is_pointed_elsewhere_is_followed(tmp_path: Path) -> None:
+    first, second, link = tmp_path / "0.log", tmp_path / "1.log", tmp_path / "current"
+    link.symlink_to(first)
+    first.write_text("before\n")
+    second.write_text("two\n")
+    tail = Tail(link)
+    assert tail.read() == Portion()
+    append(first, "one\n")
+    link.unlink()
+    link.symlink_to(second)
+    assert read_all(tail) == b"one\ntwo\n"
+    tail.close()
+
+
+@pytest.mark.component("root")
+@pytest.mark.parametrize("how", ["create", "copytruncate"])
+def test_the_real_logrotate_loses_nothing_that_was_read_in_time(how: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    tail = begun(log)
+    append(log, "one\n")
+    assert read_all(tail) == b"one\n"
+    rules = tmp_path / "rules"
+    rules.write_text(f"{log} {{\n rotate 2\n {how}\n}}\n")
+    rules.chmod(0o644)
+    tmp_path.chmod(0o755)
+    done = subprocess.run(
+        ["/usr/sbin/logrotate", "-f", "-s", str(tmp_path / "state"), str(rules)],
+        check=False,
+        capture_output=True,
+    )
+    if done.returncode != 0:
+        pytest.skip("logrotate does not run here")
+    append(log, "two\n")
+    assert read_all(tail) == b"two\n"
+    tail.close()
