@@ -32,7 +32,7 @@ from sidecar.model.samples import Instant, Sample, Tick
 from sidecar.model.vocabulary import Fault, Source
 from sidecar.parse.cgroup import parse_cgroup
 from sidecar.parse.kernel_line import KernelFold
-from sidecar.parse.log_line import read_line
+from sidecar.parse.log_match import read_line
 from sidecar.parse.resolve import ExpositionReader
 
 FORMAT = 1

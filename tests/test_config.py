@@ -81,9 +81,7 @@ def test_settings_are_frozen(option: Option) -> None:
         setattr(settings, option.name, option.values[0])
 
 
-def test_a_sum_of_places_is_checked_as_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sum_of_places_is_checked_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "sidecar.toml"
     path.write_text("window = '12s'\n")
     with pytest.raises(ConfigError, match="multiple"):

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from sidecar.catalog.log_signatures import SIGNATURES, Mark
-from sidecar.classify.log_file import LogTriage, triage
+from sidecar.catalog.signatures import SIGNATURES, Mark
+from sidecar.triage import LogTriage, triage
 from sidecar.model.evidence import Weight
 from sidecar.model.vocabulary import Cause, Confidence, Kind, Phase, Verdict
-from sidecar.parse.log_line import is_continued, read_line
+from sidecar.parse.log_cuts import is_continued
+from sidecar.parse.log_match import read_line
 
 DATA = Path(__file__).parent / "data"
 ACCEPTED = {

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sidecar.catalog import evidence as signals
-from sidecar.catalog.log_signatures import Mark
+from sidecar.catalog.signatures import Mark
 from sidecar.model.evidence import Evidence, Weight
 from sidecar.model.readings import ProcessReading
 from sidecar.model.samples import Instant

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from sidecar.catalog.log_signatures import SIGNATURES, Scope
+from sidecar.catalog.signatures import SIGNATURES, Scope
 from sidecar.model.evidence import Evidence
 from sidecar.model.readings import LogEvent
 from sidecar.model.samples import Instant

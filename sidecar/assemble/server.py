@@ -10,7 +10,7 @@ from sidecar.assemble.life import GONE, Life
 from sidecar.assemble.log_events import LogEvents
 from sidecar.assemble.progress import Progress
 from sidecar.assemble.window import OpenWindow
-from sidecar.catalog.log_signatures import SIGNATURES, Mark
+from sidecar.catalog.signatures import SIGNATURES, Mark
 from sidecar.model.evidence import Evidence, Weight
 from sidecar.model.readings import (
     CgroupReading,

@@ -1,6 +1,6 @@
 """The closed set of evidence: every (cause, source, signal) that can ever be exported."""
 
-from sidecar.catalog.log_signatures import SIGNATURES, Scope
+from sidecar.catalog.signatures import SIGNATURES, Scope
 from sidecar.model.report import EvidenceKey
 from sidecar.model.vocabulary import Cause, Source
 

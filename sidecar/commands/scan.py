@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from sidecar.classify.log_file import LogCause, LogTriage, triage
 from sidecar.model.vocabulary import Cause, Kind
+from sidecar.triage import LogCause, LogTriage, triage
 
 CHUNK_BYTES = 256 * 1024
 STDIN = "-"

@@ -1,26 +1,14 @@
-"""One raw line of a log, however dirty, -> the records in it, and the signature each one matches.
+"""One raw line of a log, however dirty, -> the records in it, free of their wrappings.
 
-What users write is never believed: lines that carry request text are deaf whatever they quote, and a
-signature counts only at the very start of a message. Nothing of a line leaves but closed names and
-numbers.
+Lines that carry request text are marked deaf: they match nothing, whatever they quote.
 """
 
 import json
 import re
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
-from sidecar.catalog.log_signatures import (
-    LIVE_SCOPES,
-    NEEDLES,
-    QUIET_STARTS,
-    ROWS,
-    Scope,
-    Signature,
-)
-
+QUIET_LEVELS = frozenset({"DEBUG", "INFO"})
 LONGEST = 64 * 1024
 """Bytes of a line that are looked at; the rest is cut off."""
 
@@ -44,17 +32,6 @@ class Record:
     headed: bool = False
     deaf: bool = False
     unfinished: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    """A record that has a signature, with what it counts; its text is gone."""
-
-    signature: Signature
-    origin: str = "unknown"
-    amount: float = 1.0
-    numbers: Mapping[str, float] = field(default_factory=dict)
-    stamp: float | None = None
 
 
 _ESC = r"(?:\x1b|\^\[|#033|\\033|\\x1b|\\u001b|\\e)"
@@ -142,36 +119,6 @@ _PEELS = tuple(
 _PROGRESS = re.compile(r"it/s|s/it|%\||\d% Completed")
 _REPEATED = re.compile(r"\s*\[repeated \d+x across cluster\].*$")
 
-_EXCEPTION = (
-    r"(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|OutOfResources|Dead|Died|Interrupt|Exit|Timeout|Pool)"
-    r"(?:: |\(['\"])"
-)
-_DOING = (
-    r"(?:Error|Exception|Failed) (?:in|while|during|when) (?:worker|executing|running|initializing"
-    r"|calling)[\w ./]{0,60}: "
-)
-_LEADS = tuple(
-    re.compile(text)
-    for text in (
-        _EXCEPTION,
-        r"Worker failed with error ['\"]?",
-        r"Exception in worker \S{1,60} while processing method \w{1,60}: ",
-        r"Call to \w{1,60} method failed: ",
-        r"Error in model execution(?: \([^)]{1,200}\))?: ",
-        _DOING,
-        r"Engine loop is not running\. Inspect the stacktrace to find the original error: ",
-        r"what\(\):\s+",
-        r"thread '[\w-]{1,40}' panicked at '",
-        r"Unable to warmup model: \w{1,20}\(['\"]?",
-        r"(?:Caused by|caused by|Reason|Error|error|ERROR|Exception|Fatal|fatal): ",
-        r"(?:Message|Details?|Warning): +(?=The node|OOM|Memory)",
-        r"\w{1,40}(?:\.\w{1,40}){1,6}: ",
-        r"NCCL error in: \S{1,200}, (?=Cuda failure|HIP failure)",
-        r"Last error: ?",
-        r"\"?Failed to process the request\(s\)[^,]{0,120}, message: ",
-    )
-)
-_MOST_LEADS = 6
 
 _DEAF_FILES = frozenset(
     {"dump_input.py", "logger.py", "protocol.py", "request_logger.py", "validation.py"}
@@ -201,18 +148,6 @@ _ORIGINS = (
 _MESSAGE_KEYS = ("message", "log", "MESSAGE", "msg", "textPayload")
 _LEVEL_KEYS = ("levelname", "level", "severity")
 _ERROR_KEYS = ("exc_info", "exc_text", "exception", "stack", "stack_info", "error")
-_QUIET_LEVELS = frozenset({"DEBUG", "INFO"})
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """A signature with its pattern compiled."""
-
-    signature: Signature
-    pattern: re.Pattern[str]
-
-
-_ROWS = tuple(_Row(row, re.compile(row.pattern)) for row in ROWS)
 
 
 def text_of(raw: str | bytes) -> str:
@@ -372,7 +307,7 @@ def _is_unfinished(message: str) -> bool:
 def _peel_head(peeled: _Peeled) -> bool:
     """Take off a logger's head or a process tag, if one stands in front."""
     rest = peeled.rest
-    if peeled.level in _QUIET_LEVELS and peeled.headed:
+    if peeled.level in QUIET_LEVELS and peeled.headed:
         # What stands behind such a head is passed over by the prefilter.
         return False
     if peeled.file is None and (found := _HEAD.match(rest)):
@@ -444,202 +379,3 @@ def _origin(name: str, known: str) -> str:
         if name.startswith(start):
             return origin
     return known
-
-
-def _meanings(message: str) -> Iterator[str]:
-    """The message, then what is left as exception names and the like are taken off its front."""
-    yield message
-    for _ in range(_MOST_LEADS):
-        for lead in _LEADS:
-            if found := lead.match(message):
-                message = message[found.end() :].lstrip()
-                yield message
-                break
-        else:
-            return
-
-
-def match(record: Record, scopes: frozenset[Scope] = LIVE_SCOPES) -> Match | None:
-    """What a record means, if one of the wordings of ``scopes`` stands at its start."""
-    if record.deaf or not record.message:
-        return None
-    quiet = record.level in _QUIET_LEVELS
-    rows = [
-        row
-        for row in _ROWS
-        if row.signature.needle in record.message and row.signature.scope in scopes
-    ]
-    for meaning in _meanings(record.message) if rows else ():
-        for row in rows:
-            if (found := row.pattern.match(meaning)) and _is_believed(row.signature, record, quiet):
-                return _matched(row.signature, record, found)
-    return None
-
-
-def _is_believed(row: Signature, record: Record, quiet: bool) -> bool:  # noqa: FBT001 - private
-    if quiet and not row.quiet:
-        return False
-    return not row.files or record.logger_file is None or record.logger_file in row.files
-
-
-def _matched(row: Signature, record: Record, found: re.Match[str]) -> Match:
-    groups = {name: float(text) for name, text in found.groupdict().items() if text is not None}
-    amount = groups.pop("amount", 1.0)
-    return Match(row, record.origin, amount, groups, record.stamp)
-
-
-def read_line(raw: str | bytes, scopes: frozenset[Scope] = LIVE_SCOPES) -> tuple[Match, ...]:
-    """Everything one line says; by default only what is believed in vLLM's own log."""
-    found = (match(record, scopes) for record in records(raw))
-    return tuple(said for said in found if said is not None)
-
-
-BEFORE = 8
-"""How many lines above one may decide whether it is a record of its own."""
-looks_headed = re.compile(
-    rb"\s*(?:\x1b\[|\^\[\[|#033\[|\(|\[|\{|\||INFO|DEBUG|WARNING|ERROR|CRITICAL"
-    rb"|\d{4}-\d\d-\d\d|[A-Z][a-z]{2} +\d+ \d\d:)"
-).match
-"""Whether a line begins as a record does, and not as the rest of the line above it."""
-_CRI_PART = re.compile(rb"\S{20,40} (?P<stream>stdout|stderr) (?P<flag>[FP]) ").match
-_DOCKER_PART = re.compile(rb'\{"log": ?".*"stream": ?"(?P<stream>\w+)"').match
-
-
-def is_continued(lines: Sequence[bytes], at: int) -> bool:
-    """Whether a line goes on with the one above it, so that it may begin amid users' text.
-
-    Container runtimes cut lines of more than 16 KiB, terminals wrap them.
-    """
-    line = lines[at]
-    found = _CRI_PART(line) or _DOCKER_PART(line)
-    if found is not None:
-        return _is_cut_above(lines, at, found["stream"])
-    return not looks_headed(line) and _continues_users_text(lines, at)
-
-
-def _is_cut_above(lines: Sequence[bytes], at: int, stream: bytes) -> bool:
-    for above in range(at - 1, max(-1, at - 1 - BEFORE), -1):
-        if found := _CRI_PART(lines[above]):
-            if found["stream"] == stream:
-                return found["flag"] == b"P"
-        elif (found := _DOCKER_PART(lines[above])) and found["stream"] == stream:
-            return b'\\n","stream"' not in lines[above].replace(b'", "', b'","')
-    return False
-
-
-def _continues_users_text(lines: Sequence[bytes], at: int) -> bool:
-    for above in range(at - 1, max(-1, at - 1 - BEFORE), -1):
-        if looks_headed(lines[above]):
-            found = records(lines[above])
-            return bool(found) and found[-1].unfinished
-    return False
-
-
-def holds_users_text(line: bytes) -> bool:
-    """Whether a line may carry what users wrote, or what must stay secret."""
-    return any(record.deaf for record in records(line))
-
-
-_ENCODED = ('"MESSAGE":[', '"MESSAGE": [')
-"""journald gives a message with control bytes as numbers: no needle could be found in it."""
-_NEEDLES = tuple(needle.encode() for needle in (*NEEDLES, *_ENCODED))
-_QUIET = "|".join(re.escape(start) for start in QUIET_STARTS)
-_PAINT = r"(?:(?:\x1b|\\u001b)\[[\d;]*+m)*+"
-_TAGGED = r"(?:\([A-Za-z][\w .:/=,-]*+\) )?+"
-_DULL_RUN = re.compile(
-    (
-        rf"(?:{_TAGGED}(?:INFO|DEBUG)"
-        r"(?::[ \t]++| ++\d\d-\d\d \d\d:\d\d:\d\d \[?[\w./-]++:\d++\] )"
-        rf"(?!{_QUIET}).*+(?:\n|\Z))*+"
-    ).encode()
-).match
-_PAINTED_TAG = rf"(?:\([A-Za-z][\w .:/=,-]*+\){_PAINT} {_PAINT})?+"
-_SYSTEM_HEAD = r"[A-Z][a-z][a-z] [ \d]\d \d\d:\d\d:\d\d [\w.-]++ [\w.@-]++(?:\[\d++\])?+: "
-_WRAPPED_RUN = re.compile(
-    (
-        r"(?:"
-        rf'(?:\{{"log": ?"|{_SYSTEM_HEAD})?+'
-        r"(?:\d{4}-\d\d-\d\d[T ][\d:.,]{8,18}+(?:Z|[+-]\d\d:\d\d)?+ (?:std(?:out|err) F )?+)?+"
-        rf"{_PAINT}{_PAINTED_TAG}(?:INFO|DEBUG){_PAINT}"
-        rf"(?::[ \t]++| ++{_PAINT}\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d++)?+{_PAINT} ++"
-        rf"{_PAINT}\[?+[\w./-]++:\d++\]{_PAINT} )"
-        rf"(?!{_QUIET}).*+(?:\n|\Z))*+"
-    ).encode()
-).match
-_LOUD = (b"ERROR ", b"Preemptions: ")
-"""What makes an INFO line worth a look: a record glued to it, or preemptions in its statistics."""
-_STANDSTILL = b"throughput: 0.0 tokens/s, Running: "
-
-
-def candidates(text: bytes) -> list[int]:
-    """Numbers, from 0, of the lines that may match, alone or joined with a neighbour.
-
-    The others cannot. INFO and DEBUG records that no row can match are most of any log and are
-    passed over first. The rest is looked at without its line breaks, so that a wording which a
-    terminal wrapped is found too: then both of its lines are named.
-    """
-    begins = sorted({*_lively(text), *_loud(text)})
-    if not begins:
-        return []
-    found = sorted(_near_needles(text, begins))
-    numbers: list[int] = []
-    number = before = 0
-    for begin in found:
-        number += text.count(b"\n", before, begin)
-        before = begin
-        numbers.append(number)
-    return numbers
-
-
-def _lively(text: bytes) -> Iterator[int]:
-    """Where the lines begin that are no dull INFO or DEBUG records."""
-    at, end = 0, len(text)
-    while at < end:
-        for run in (_DULL_RUN, _WRAPPED_RUN):
-            found = run(text, at)
-            at = found.end() if found else at
-        if at >= end:
-            return
-        if text[at] != _NEWLINE:
-            yield at
-        after = text.find(b"\n", at)
-        at = after + 1 if after >= 0 else end
-
-
-_NEWLINE = 0x0A
-
-
-def _loud(text: bytes) -> Iterator[int]:
-    for literal in _LOUD:
-        for at in _places(text, literal):
-            yield text.rfind(b"\n", 0, at) + 1
-    for at in _places(text, _STANDSTILL):
-        if text[at + len(_STANDSTILL) : at + len(_STANDSTILL) + 1] != b"0":
-            yield text.rfind(b"\n", 0, at) + 1
-
-
-def _places(text: bytes, literal: bytes) -> Iterator[int]:
-    at = text.find(literal)
-    while at >= 0:
-        yield at
-        at = text.find(literal, at + len(literal))
-
-
-def _near_needles(text: bytes, begins: Sequence[int]) -> set[int]:
-    """The lines that hold a needle, or a part of one that their neighbour ends."""
-    chosen = [text[begin : _end_of(text, begin)] for begin in begins]
-    ends = tuple(accumulate(map(len, chosen)))
-    joined = b"".join(chosen)
-    found: set[int] = set()
-    for needle in _NEEDLES:
-        at = joined.find(needle)
-        while at >= 0:
-            first, last = bisect_right(ends, at), bisect_right(ends, at + len(needle) - 1)
-            found.update((begins[first], begins[last]))
-            at = joined.find(needle, max(ends[first], at + 1))
-    return found
-
-
-def _end_of(text: bytes, begin: int) -> int:
-    end = text.find(b"\n", begin)
-    return end if end >= 0 else len(text)

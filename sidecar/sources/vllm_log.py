@@ -6,19 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from sidecar.catalog.log_signatures import SIGNATURES
+from sidecar.catalog.signatures import SIGNATURES
 from sidecar.clock import ClockLike
 from sidecar.model.readings import LogEvent, LogReading
 from sidecar.model.samples import Instant, Sample
 from sidecar.model.vocabulary import Cause, Fault, Source
-from sidecar.parse.log_line import (
-    BEFORE,
-    candidates,
-    holds_users_text,
-    is_continued,
-    read_line,
-    text_of,
-)
+from sidecar.parse.log_candidates import candidates
+from sidecar.parse.log_cuts import BEFORE, holds_users_text, is_continued
+from sidecar.parse.log_line import text_of
+from sidecar.parse.log_match import read_line
 from sidecar.sources.base import Tap, sample_of
 from sidecar.sources.tail import Portion, Tail
 

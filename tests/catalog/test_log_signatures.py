@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidecar.catalog.log_signatures import (
+from sidecar.catalog.signatures import (
     LIVE_SCOPES,
     NEEDLES,
     QUIET_STARTS,
@@ -14,7 +14,8 @@ from sidecar.catalog.log_signatures import (
 )
 from sidecar.model.evidence import Weight
 from sidecar.model.vocabulary import Cause, Kind
-from sidecar.parse.log_line import candidates, read_line
+from sidecar.parse.log_candidates import candidates
+from sidecar.parse.log_match import read_line
 
 EVERYWHERE = frozenset(Scope)
 MOST_LIVE_SIGNALS = 40

@@ -3,8 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.catalog.log_signatures import SIGNATURES, Scope
-from sidecar.parse.log_line import LONGEST, candidates, read_line, records
+from sidecar.catalog.signatures import SIGNATURES, Scope
+from sidecar.parse.log_candidates import candidates
+from sidecar.parse.log_line import LONGEST, records
+from sidecar.parse.log_match import read_line
 from tests.catalog.test_log_signatures import EXAMPLES
 
 EVERYWHERE = frozenset(Scope)

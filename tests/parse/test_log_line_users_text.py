@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.catalog.log_signatures import Scope
-from sidecar.parse.log_line import holds_users_text, is_continued, read_line
+from sidecar.catalog.signatures import Scope
+from sidecar.parse.log_cuts import holds_users_text, is_continued
+from sidecar.parse.log_match import read_line
 from tests.catalog.test_log_signatures import EXAMPLES
 
 EVERYWHERE = frozenset(Scope)

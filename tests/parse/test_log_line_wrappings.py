@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from sidecar.parse.log_line import candidates, read_line, records, text_of
+from sidecar.parse.log_candidates import candidates
+from sidecar.parse.log_line import records, text_of
+from sidecar.parse.log_match import read_line
 
 HEADED = "ERROR 10-24 01:26:57 [core.py:710] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 9.00 MiB."
 TAGGED = f"(EngineCore_DP0 pid=8402) {HEADED}"

@@ -65,8 +65,8 @@ VARIANTS: dict[str, Callable[[str], str]] = {
     "a process label on the cache, one process dead": lambda t: re.sub(
         r"(?m)^vllm:kv_cache_usage_perc\{(.*)\} (\S+)$",
         r'vllm:kv_cache_usage_perc{\1,pid="7"} \2'
-         "\n"
-         r'vllm:kv_cache_usage_perc{\1,pid="9"} 0.0',
+        "\n"
+        r'vllm:kv_cache_usage_perc{\1,pid="9"} 0.0',
         t,
     ),
 }

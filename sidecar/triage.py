@@ -9,20 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from sidecar.catalog.log_signatures import PIN_MEMORY_FRAME, SERVER_STOPPING, Mark, Scope, Signature
+from sidecar.catalog.signatures import PIN_MEMORY_FRAME, SERVER_STOPPING, Mark, Scope, Signature
 from sidecar.model.evidence import Weight
 from sidecar.model.vocabulary import Cause, Confidence, Kind, Phase, Verdict
-from sidecar.parse.log_line import (
-    BEFORE,
-    LONGEST,
-    Match,
-    candidates,
-    is_continued,
-    looks_headed,
-    match,
-    read_line,
-    records,
-)
+from sidecar.parse.log_candidates import candidates
+from sidecar.parse.log_cuts import BEFORE, is_continued, looks_headed
+from sidecar.parse.log_line import LONGEST, records
+from sidecar.parse.log_match import Match, match, read_line
 
 T = TypeVar("T")
 

@@ -1,0 +1,116 @@
+"""Records of a log -> the signatures that they match, as closed names and numbers.
+
+A signature counts only at the very start of a message, so that nothing that a line quotes is believed.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from sidecar.catalog.signatures import LIVE_SCOPES, ROWS, Scope, Signature
+from sidecar.parse.log_line import QUIET_LEVELS, Record, records
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A record that has a signature, with what it counts; its text is gone."""
+
+    signature: Signature
+    origin: str = "unknown"
+    amount: float = 1.0
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    stamp: float | None = None
+
+
+_EXCEPTION = (
+    r"(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|OutOfResources|Dead|Died|Interrupt|Exit|Timeout|Pool)"
+    r"(?:: |\(['\"])"
+)
+
+_DOING = (
+    r"(?:Error|Exception|Failed) (?:in|while|during|when) (?:worker|executing|running|initializing"
+    r"|calling)[\w ./]{0,60}: "
+)
+
+_LEADS = tuple(
+    re.compile(text)
+    for text in (
+        _EXCEPTION,
+        r"Worker failed with error ['\"]?",
+        r"Exception in worker \S{1,60} while processing method \w{1,60}: ",
+        r"Call to \w{1,60} method failed: ",
+        r"Error in model execution(?: \([^)]{1,200}\))?: ",
+        _DOING,
+        r"Engine loop is not running\. Inspect the stacktrace to find the original error: ",
+        r"what\(\):\s+",
+        r"thread '[\w-]{1,40}' panicked at '",
+        r"Unable to warmup model: \w{1,20}\(['\"]?",
+        r"(?:Caused by|caused by|Reason|Error|error|ERROR|Exception|Fatal|fatal): ",
+        r"(?:Message|Details?|Warning): +(?=The node|OOM|Memory)",
+        r"\w{1,40}(?:\.\w{1,40}){1,6}: ",
+        r"NCCL error in: \S{1,200}, (?=Cuda failure|HIP failure)",
+        r"Last error: ?",
+        r"\"?Failed to process the request\(s\)[^,]{0,120}, message: ",
+    )
+)
+
+_MOST_LEADS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A signature with its pattern compiled."""
+
+    signature: Signature
+    pattern: re.Pattern[str]
+
+
+_ROWS = tuple(_Row(row, re.compile(row.pattern)) for row in ROWS)
+
+
+def _meanings(message: str) -> Iterator[str]:
+    """The message, then what is left as exception names and the like are taken off its front."""
+    yield message
+    for _ in range(_MOST_LEADS):
+        for lead in _LEADS:
+            if found := lead.match(message):
+                message = message[found.end() :].lstrip()
+                yield message
+                break
+        else:
+            return
+
+
+def match(record: Record, scopes: frozenset[Scope] = LIVE_SCOPES) -> Match | None:
+    """What a record means, if one of the wordings of ``scopes`` stands at its start."""
+    if record.deaf or not record.message:
+        return None
+    quiet = record.level in QUIET_LEVELS
+    rows = [
+        row
+        for row in _ROWS
+        if row.signature.needle in record.message and row.signature.scope in scopes
+    ]
+    for meaning in _meanings(record.message) if rows else ():
+        for row in rows:
+            if (found := row.pattern.match(meaning)) and _is_believed(row.signature, record, quiet):
+                return _matched(row.signature, record, found)
+    return None
+
+
+def _is_believed(row: Signature, record: Record, quiet: bool) -> bool:  # noqa: FBT001 - private
+    if quiet and not row.quiet:
+        return False
+    return not row.files or record.logger_file is None or record.logger_file in row.files
+
+
+def _matched(row: Signature, record: Record, found: re.Match[str]) -> Match:
+    groups = {name: float(text) for name, text in found.groupdict().items() if text is not None}
+    amount = groups.pop("amount", 1.0)
+    return Match(row, record.origin, amount, groups, record.stamp)
+
+
+def read_line(raw: str | bytes, scopes: frozenset[Scope] = LIVE_SCOPES) -> tuple[Match, ...]:
+    """Everything one line says; by default only what is believed in vLLM's own log."""
+    found = (match(record, scopes) for record in records(raw))
+    return tuple(said for said in found if said is not None)
