@@ -62,7 +62,7 @@ class Playback:
 
     async def open(self) -> None:
         """Take a port, and make the files that are to grow."""
-        self.server = web.Server(self.answer, access_log=None)
+        self.server = web.Server(self.answer, access_log=None, handler_cancellation=True)
         self.cgroup.mkdir(parents=True)
         self.log.touch()
         self.kernel_log.touch()

@@ -49,6 +49,11 @@ FLOWING = frozenset({Source.VLLM_LOG, Source.KERNEL_LOG})
 """Sources whose rows are events of their own time, gathered until the next tick."""
 MAX_ROW = 64 * 1024 * 1024
 """Characters of one row: an exposition of 16 MiB, escaped, fits."""
+LAST_MOMENT = 1e11
+"""Seconds since 1970 (the year 5138). What lies beyond is no such time, but milliseconds, say."""
+MOST_EMPTY = 1000
+"""Grid points without a row that are ticked one by one; the rest of a longer gap is left out, as a
+daemon on a machine that was stopped does not see it either."""
 EDGE = 1e-6
 
 Row = dict[str, Any]
@@ -121,7 +126,7 @@ class Recording:
             except (ValueError, TypeError, KeyError, RecursionError):
                 at = math.nan
                 row = {}
-            if not math.isfinite(at) or not isinstance(row, dict):
+            if not 0 <= at <= LAST_MOMENT or not isinstance(row, dict):
                 self.unreadable[path.name] += 1
                 continue
             last = max(last, at)
@@ -166,7 +171,7 @@ class Decoder:
             case Source.VLLM_METRICS:
                 return self.read_metrics(row)
             case Source.VLLM_HEALTH:
-                status = int(row["status"] or 0)
+                status = 0 if row["status"] is None else int(row["status"])
                 return HealthReading(status) if status else fault_named(row.get("error"))
             case Source.CGROUP:
                 identity = row.get("identity")
@@ -275,9 +280,10 @@ def read_ticks(recording: Recording, interval_s: float) -> Iterator[Tick]:
     for placed in rows:
         if gathered is None:
             gathered, now = Gathered(), placed.point
-        while now < placed.point:
-            yield make_tick(decoder, sources, gathered, now * interval_s)
-            gathered, now = Gathered(), now + 1
+        for point in range(now, min(placed.point, now + 1 + MOST_EMPTY)):
+            yield make_tick(decoder, sources, gathered, point * interval_s)
+            gathered = Gathered()
+        now = placed.point
         take(decoder, gathered, placed)
     if gathered is not None:
         yield make_tick(decoder, sources, gathered, now * interval_s)

@@ -13,7 +13,7 @@ from sidecar.catalog.signatures import PIN_MEMORY_FRAME, SERVER_STOPPING, Mark, 
 from sidecar.model.evidence import Weight
 from sidecar.model.vocabulary import Cause, Confidence, Kind, Phase, Verdict
 from sidecar.parse.log_candidates import candidates
-from sidecar.parse.log_cuts import BEFORE, is_continued, looks_headed
+from sidecar.parse.log_cuts import BEFORE, Rejoiner, is_continued, looks_headed
 from sidecar.parse.log_line import LONGEST, records
 from sidecar.parse.log_match import Match, match, read_line
 
@@ -95,6 +95,8 @@ class LineReader:
 
     lines: int = 0
     cut: int = 0
+    _begun: bytes = b""
+    _parts: Rejoiner = field(default_factory=Rejoiner)
     _kept: bytes = b""
     _kept_from: int = 0
     _told_up_to: int = 0
@@ -108,22 +110,24 @@ class LineReader:
             if not begin:
                 return iter(())
             self._skipping, chunk = False, chunk[begin:]
-        self.lines += chunk.count(b"\n")
-        text = self._kept + chunk
+        text = self._begun + chunk
         last = text.rfind(b"\n") + 1
-        if len(text) - last > LONGEST:
+        whole, self._begun = text[:last], text[last:]
+        if len(self._begun) > LONGEST:
             # The begin of a line that is too long is read as if it were whole.
-            text = text[: last + LONGEST] + b"\n"
+            whole, self._begun = whole + self._begun[:LONGEST] + b"\n", b""
             self._skipping = True
-            self.lines += 1
             self.cut += 1
-        return self._read(text, self.lines - _AFTER)
+        self.lines += whole.count(b"\n")
+        return self._read(self._kept + self._parts.feed(whole), self.lines - _AFTER)
 
     def finish(self) -> Iterator[Said]:
         """The matches of what is left, a last line without an end included."""
-        if self._kept and not self._kept.endswith(b"\n"):
-            self.lines += 1
-        return self._read(self._kept, self.lines)
+        rest = self._parts.feed(self._begun + b"\n") if self._begun else b""
+        self.lines += bool(self._begun)
+        rest += self._parts.finish()
+        # What is left of records in parts stands behind the last line, and is told in its first.
+        return self._read(self._kept + rest, self.lines + rest.count(b"\n"))
 
     def _read(self, text: bytes, up_to: int) -> Iterator[Said]:
         first, told = self._kept_from, self._told_up_to
@@ -133,11 +137,12 @@ class LineReader:
         return self._match(text.split(b"\n"), chosen, first) if chosen else iter(())
 
     def _match(self, lines: Sequence[bytes], chosen: Sequence[int], first: int) -> Iterator[Said]:
-        self._told = {key for key in self._told if key[0] > first}
+        self._told = {key for key in self._told if key[0] > first - BEFORE}
         for at in chosen:
             for begin, said in _meanings(lines, at):
                 # Both lines of a wrapped wording are looked at: it is told once.
-                key = (first + begin + 1, said.signature.id)
+                line = first + begin + 1
+                key = (self._parts.begins.get(line, line), said.signature.id)
                 if key not in self._told or begin == at:
                     self._told.add(key)
                     yield Said(key[0], said)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
@@ -126,8 +127,7 @@ async def test_no_point_is_doubled_or_skipped_by_rounding(interval_s: float) -> 
     async with ticking(clock, [Quick(clock)], interval_s) as seen:
         await clock.advance(200 * interval_s)
         gaps = {
-            round((b.at.unix - a.at.unix) / interval_s, 3)
-            for a, b in zip(seen.grid, seen.grid[1:], strict=False)
+            round((b.at.unix - a.at.unix) / interval_s, 3) for a, b in itertools.pairwise(seen.grid)
         }
         assert len(seen.grid) in {199, 200, 201}
         assert gaps == {1.0}
@@ -168,7 +168,7 @@ async def test_a_step_of_the_wall_clock_misses_nothing_and_the_grid_follows_it(
         clock.step_unix(step_s)
         await clock.advance(60)
         moments = [tick.at.monotonic for tick in seen.grid]
-        gaps = [b - a for a, b in zip(moments, moments[1:], strict=False)]
+        gaps = [b - a for a, b in itertools.pairwise(moments)]
         assert 11 <= len(seen.grid) <= 15
         assert all(gap > 0 for gap in gaps)
         assert all(tick.lateness_s == 0 for tick in seen.grid), "nothing was late"

@@ -1,12 +1,16 @@
-"""Lines that were cut, and lines of users: what must not be believed or kept."""
+"""Lines that were cut, and lines of users: what must be joined, not believed, or not kept."""
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from sidecar.parse.log_line import records
+from sidecar.parse.log_line import LONGEST, records
 
 BEFORE = 8
 """How many lines above one may decide whether it is a record of its own."""
+
+PART_BYTES = 16 * 1024
+"""Where container runtimes cut a record; a shorter one without its end is cut only in a raw log."""
 
 looks_headed = re.compile(
     rb"\s*(?:\x1b\[|\^\[\[|#033\[|\(|\[|\{|\||INFO|DEBUG|WARNING|ERROR|CRITICAL"
@@ -14,9 +18,13 @@ looks_headed = re.compile(
 ).match
 """Whether a line begins as a record does, and not as the rest of the line above it."""
 
-_CRI_PART = re.compile(rb"\S{20,40} (?P<stream>stdout|stderr) (?P<flag>[FP]) ").match
+_CRI_PART = re.compile(rb"\S{20,40} (?P<stream>stdout|stderr) (?P<flag>[FP])(?: |$)").match
 
-_DOCKER_PART = re.compile(rb'\{"log": ?".*"stream": ?"(?P<stream>\w+)"').match
+_DOCKER_HEAD = b'{"log":'
+_DOCKER_PART = re.compile(
+    rb'(?P<head>\{"log": ?")(?P<text>.*)(?P<tail>", ?"stream": ?"(?P<stream>\w+)".*)', re.DOTALL
+).match
+_DOCKER_ENDS = (b'\\n","stream"', b'\\n", "stream"')
 
 
 def is_continued(lines: Sequence[bytes], at: int) -> bool:
@@ -37,8 +45,20 @@ def _is_cut_above(lines: Sequence[bytes], at: int, stream: bytes) -> bool:
             if found["stream"] == stream:
                 return found["flag"] == b"P"
         elif (found := _DOCKER_PART(lines[above])) and found["stream"] == stream:
-            return b'\\n","stream"' not in lines[above].replace(b'", "', b'","')
+            # A shipper may take the ends off all records: then none of them is a part.
+            return not _is_ended(found) and (
+                len(lines[above]) >= PART_BYTES or _is_raw_docker(lines, at)
+            )
     return False
+
+
+def _is_ended(docker: re.Match[bytes]) -> bool:
+    return docker["text"].endswith(b"\\n")
+
+
+def _is_raw_docker(lines: Sequence[bytes], at: int) -> bool:
+    near = lines[max(0, at - BEFORE) : at + 1]
+    return any(end in line for line in near for end in _DOCKER_ENDS)
 
 
 def _continues_users_text(lines: Sequence[bytes], at: int) -> bool:
@@ -52,3 +72,107 @@ def _continues_users_text(lines: Sequence[bytes], at: int) -> bool:
 def holds_users_text(line: bytes) -> bool:
     """Whether a line may carry what users wrote, or what must stay secret."""
     return any(record.deaf for record in records(line))
+
+
+# --- parts of one record -> one line ------------------------------------------------------------
+
+_MOST_JOINED = LONGEST - 2048
+_KNOWN_BEGINS = 64
+
+
+@dataclass(slots=True)
+class _Cut:
+    """A record of which the last part is still to come. ``is_full``: the rest of it is let go."""
+
+    head: bytes
+    begun: int
+    texts: list[bytes] = field(default_factory=list)
+    size: int = 0
+    is_full: bool = False
+    tail: bytes = b""
+
+    def add(self, text: bytes, tail: bytes) -> None:
+        self.tail = tail
+        self.is_full = self.is_full or self.size + len(text) > _MOST_JOINED
+        if not self.is_full:
+            self.texts.append(text)
+            self.size += len(text)
+
+    def joined(self) -> bytes:
+        return b"".join((self.head, *self.texts, self.tail))
+
+
+@dataclass(slots=True)
+class Rejoiner:
+    """Joins the parts in which a container runtime wrote one record of a stream.
+
+    As many lines go out as come in: a record stands in the line of its last part, and the lines of
+    its other parts are empty. ``begins``: the line, from 1, in which a joined record of late begins.
+    """
+
+    begins: dict[int, int] = field(default_factory=dict)
+    _line: int = 0
+    _cuts: dict[bytes, _Cut] = field(default_factory=dict)
+    _is_raw: bool = False
+    _unended: int = 0
+
+    def feed(self, data: bytes) -> bytes:
+        """The lines of ``data``, which holds complete lines only."""
+        if self.begins:
+            last = self._line - _KNOWN_BEGINS
+            self.begins = {line: begun for line, begun in self.begins.items() if line > last}
+        if not self._cuts and not self._may_hold_parts(data):
+            self._line += data.count(b"\n")
+            return data
+        return b"\n".join(self._rejoin(line) for line in data.split(b"\n")[:-1]) + b"\n"
+
+    def finish(self) -> bytes:
+        """Lines for the records whose last part never came."""
+        lines = []
+        for cut in self._cuts.values():
+            self._line += 1
+            self.begins[self._line] = cut.begun
+            lines.append(cut.joined() + b"\n")
+        self._cuts.clear()
+        return b"".join(lines)
+
+    def _may_hold_parts(self, data: bytes) -> bool:
+        begun = data.count(_DOCKER_HEAD)
+        ended = sum(data.count(end) for end in _DOCKER_ENDS) if begun else 0
+        self._is_raw = self._is_raw or ended > 0
+        if begun != ended and (self._is_raw or self._unended <= BEFORE or len(data) >= PART_BYTES):
+            return True
+        return b" stdout P " in data or b" stderr P " in data
+
+    def _rejoin(self, line: bytes) -> bytes:
+        self._line += 1
+        if found := _CRI_PART(line):
+            head = line[: found.start("flag")] + b"F "
+            stream, text, tail = found["stream"], line[found.end() :], b""
+            is_part = found["flag"] == b"P"
+        elif line.startswith(_DOCKER_HEAD) and (found := _DOCKER_PART(line)):
+            stream, head, text, tail = found["stream"], found["head"], found["text"], found["tail"]
+            is_part = not _is_ended(found) and self._is_docker_part(line, stream)
+        else:
+            return line
+        cut = self._cuts.get(stream)
+        if cut is None and not is_part:
+            return line
+        if cut is None:
+            cut = self._cuts[stream] = _Cut(head, self._line)
+        cut.add(text, tail)
+        if is_part:
+            return b""
+        del self._cuts[stream]
+        self.begins[self._line] = cut.begun
+        return cut.joined()
+
+    def _is_docker_part(self, line: bytes, stream: bytes) -> bool:
+        """Whether a record without an end goes on, or is of a log whose ends were taken off."""
+        if self._is_raw or len(line) >= PART_BYTES:
+            return True
+        self._unended += 1
+        if self._unended <= BEFORE:
+            return stream in self._cuts or any(record.unfinished for record in records(line))
+        self._cuts.pop(stream, None)
+        return False

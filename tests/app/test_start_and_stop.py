@@ -52,9 +52,7 @@ async def test_a_stop_while_sources_are_opened_ends_it_at_once(
     begun = asyncio.get_running_loop().time()
     listens = asyncio.Event()
     settings = settings_for("http://127.0.0.1:9")
-    task = asyncio.create_task(
-        app.run(settings, Clock(), stop, listening=lambda *_: listens.set())
-    )
+    task = asyncio.create_task(app.run(settings, Clock(), stop, listening=lambda *_: listens.set()))
     await listens.wait()
     stop.set()
     await task

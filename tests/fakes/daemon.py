@@ -18,15 +18,16 @@ from prometheus_client.parser import text_string_to_metric_families
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "sidecar")
+KEPT = frozenset(
+    {"PATH", "PYTHONDONTWRITEBYTECODE", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"}
+    # Without what user-mode Linux tunes, a child of a guest's process spins for ever.
+    | {"GLIBC_TUNABLES"}
+)
 
 
 def environment(extra: Mapping[str, str] = {}) -> dict[str, str]:
     """A plain environment: nothing of the caller's settings gets in."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name in {"PATH", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"}
-    }
+    kept = {name: value for name, value in os.environ.items() if name in KEPT}
     return {**kept, "PYTHONPATH": str(ROOT), **extra}
 
 
@@ -114,7 +115,9 @@ class Daemon:
         """Return once a first tick is shown."""
         self.until(lambda: self.get("/metrics")[0] == 200, seconds)
 
-    def end(self, number: signal.Signals = signal.SIGTERM, seconds: float = 10) -> tuple[int, float]:
+    def end(
+        self, number: signal.Signals = signal.SIGTERM, seconds: float = 10
+    ) -> tuple[int, float]:
         """Send a signal; the exit code, and the seconds that it took to end."""
         begun = time.monotonic()
         self.process.send_signal(number)
@@ -123,6 +126,17 @@ class Daemon:
         for reader in self._readers:
             reader.join(5)
         return code, took
+
+    def close(self) -> None:
+        """End it, if it still runs, and give back its pipes."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        for reader in self._readers:
+            reader.join(5)
+        for pipe in (self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                pipe.close()
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -147,11 +161,4 @@ def daemon(*arguments: str, env: Mapping[str, str] = {}) -> Iterator[Daemon]:
         running.listens()
         yield running
     finally:
-        if running.process.poll() is None:
-            running.process.kill()
-        running.process.wait()
-        for reader in running._readers:
-            reader.join(5)
-        for pipe in (running.process.stdout, running.process.stderr):
-            if pipe is not None:
-                pipe.close()
+        running.close()

@@ -12,6 +12,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 GRACE_S = 0.2
 """vLLM's API server ends some tenths of a second after its engine."""
@@ -27,14 +28,14 @@ def start_engine(order: int) -> int:
     if pid:
         return pid
     rename("VLLM::EngineCore")
-    held = []
+    held: list[bytes] = []
     while os.read(order, 1):
         held.extend(os.urandom(1 << 20) for _ in range(4096))
     os._exit(0)
 
 
 class Handler(BaseHTTPRequestHandler):
-    lines: list[str] = []
+    lines: ClassVar[list[str]] = []
     asked = 0
 
     def do_GET(self) -> None:
@@ -81,7 +82,8 @@ def main() -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     threading.Thread(target=mourn, args=(engine, log, last_words, server), daemon=True).start()
-    print(json.dumps({"port": server.server_port, "engine": engine}), flush=True)
+    sys.stdout.write(f"{json.dumps({'port': server.server_port, 'engine': engine})}\n")
+    sys.stdout.flush()
     for _ in sys.stdin:
         os.write(write, b"x")
 
