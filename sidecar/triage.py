@@ -207,10 +207,11 @@ class _Tally:
     pids: set[float] = field(default_factory=set)
     total: float | None = None
 
-    def sign(self, row: Signature) -> None:
+    def sign(self, row: Signature, *, quoted: bool = False) -> None:
         if row.signal not in self.signals:
             self.signals.append(row.signal)
-        self.confirmed = self.confirmed or row.confidence is Confidence.CONFIRMED
+        sure = row.confidence is Confidence.CONFIRMED and not quoted
+        self.confirmed = self.confirmed or sure
 
 
 @dataclass(slots=True)
@@ -314,7 +315,7 @@ class _Fold:
         if not self._is_same(tally, said, at):
             tally.count += 1
         tally.last = at
-        tally.sign(row)
+        tally.sign(row, quoted=said.match.quoted)
         self._note_pid(tally, said)
         if tally.phase is Phase.UNKNOWN:
             tally.phase = row.phase or self.life.phase

@@ -118,6 +118,8 @@ class Rejoiner:
 
     def feed(self, data: bytes) -> bytes:
         """The lines of ``data``, which holds complete lines only."""
+        if not data:
+            return data
         if self.begins:
             last = self._line - _KNOWN_BEGINS
             self.begins = {line: begun for line, begun in self.begins.items() if line > last}

@@ -3,10 +3,11 @@
 Lines that carry request text are marked deaf: they match nothing, whatever they quote.
 """
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from sidecar.parse.log_fields import Body, body_of, inner_texts
 
 QUIET_LEVELS = frozenset({"DEBUG", "INFO"})
 LONGEST = 64 * 1024
@@ -21,7 +22,8 @@ class Record:
     of its head in seconds since the year began, by the server's own clock and zone: good for
     differences only.
     ``deaf``: it may carry users' text and matches nothing. ``unfinished``: it is deaf and stops in
-    the midst of that text, so that a line after it may go on with it.
+    the midst of that text, so that a line after it may go on with it. ``quoted``: a client of the
+    server tells it, out of the server's answer.
     """
 
     message: str
@@ -32,6 +34,7 @@ class Record:
     headed: bool = False
     deaf: bool = False
     unfinished: bool = False
+    quoted: bool = False
 
 
 _ESC = r"(?:\x1b|\^\[|#033|\\033|\\x1b|\\u001b|\\e)"
@@ -50,7 +53,9 @@ _HEAD = re.compile(_HEAD_TEXT + r"(?: |$)")
 _HEAD_AHEAD = re.compile(
     r"(?:[^'\"{}\n:]|:(?! )){1,60}?(?=" + _HEAD_TEXT.replace("?P<", "?P<x_") + r"(?: |$))"
 )
-_FILE_HEAD = re.compile(r"\[(?P<file>[\w./-]{1,120}?\.(?:py|rs)):\d{1,6}\] ")
+_FILE_HEAD = re.compile(
+    rf"(?:(?P<level>{_LEVELS}):? +)?\[(?P<file>[\w./-]{{1,120}}?\.(?:py|rs)):\d{{1,6}}\] "
+)
 _UVICORN = re.compile(rf"(?P<level>{_LEVELS}):\s+(?=\S)")
 _TAG = re.compile(
     r"\((?P<name>[A-Za-z][\w.:/-]{0,60})(?: rank=\d+)?(?:,? ?pid=\d+)?(?:,? ip=[\w.:]+)?\)(?: +|$)"
@@ -58,7 +63,9 @@ _TAG = re.compile(
 _TAG_AT_END = re.compile(r"\([A-Za-z][\w.:/-]{0,60}(?: rank=\d+)?,? ?pid=\d+[^()]{0,40}\) *$")
 _MONTH_DAYS = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)
 
-_DATE = r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
+_DATE = (
+    r"\d{4}[-/]\d\d[-/]\d\d(?:[T ]|, )\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
+)
 _SYSLOG = (
     r"[^\W\d_]{2,9}\.? +\d{1,2} \d\d:\d\d:\d\d(?:\.\d{1,9})?(?: \d{4})? "
     r"(?:[\w.-]{1,64} )?(?=[\w./@:-]{1,64}(?:\[\d+\])?: )"
@@ -87,6 +94,7 @@ _PEELS = tuple(
         r"std(?:out|err) [FP](?: |$)",
         r"(?:stdout|stderr)\s*\|",
         _SYSLOG,
+        r"[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d(?:\.\d{1,9})?(?: \d{4})? +(?=\S)",
         _PROGRAM,
         r"[\w.-]{1,64} [\w.@/-]{1,64}\[\d+\]: (?!segfault at)",
         r"kern(?: +:\w+ +|\.\w+): ",
@@ -97,8 +105,23 @@ _PEELS = tuple(
         r"\[ *(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|debug|info|warning|error|Error|Info) *\]",
         rf"(?:{_LEVELS}) [\w./-]{{1,80}}\.py:\d+ -- ",
         r"\[pod/[\w.-]+/[\w.-]+\]",
-        r"[\w][\w.-]{0,62} +\| ",
-        r"\[[\w./-]{0,24}\](?=\s*(?:\(|\[|[A-Z]))",
+        r"[\w][\w.@-]{0,90} +\| ",
+        r"\d{1,3}\|[\w.-]{1,40} *\| ",
+        r"\d{1,7}\t",
+        r"\d{10}(?:\.\d{1,9})? ",
+        r"\d\d[OE][+ ] ?(?=\S)",
+        r"[A-Z][a-z]{2} (?=\d{4}-\d\d-\d\d )",
+        r"[\w-]{1,40}\[\w{3,20}\] \w{3} \[\w{1,10}\] ?",
+        r"(?:INFO|WARN|CRIT|DEBG) (?=exited: )",
+        r"PM2 (?:log|error): ",
+        r"[a-z]{3,12}\[[a-z]{1,20}\.\d{1,4}\]: ",
+        r"[a-z0-9][a-z0-9.]*-[a-z0-9.-]{1,60} [a-z0-9][a-z0-9-]{0,40} (?=[\w.]{1,80}(?:Error|Exception): )",
+        rf"(?:{_LEVELS}) +\w[\w-]{{0,40}}:\d{{1,9}} +(?=\[)",
+        r"\(pid=[\w-]{1,40}(?:, ip=[\w.:]+)?\) ",
+        r"\{[\w./]{1,60}\.py:\d+\} ",
+        r"[\w./-]{1,160}\.(?:log|err|out|txt|gz)(?:\.\d+)?:(?:\d+:)?(?=\S)",
+        rf"(?:{_LEVELS}) {_DATE} (?:[\w.:/#-]{{1,80}} ){{1,4}}--? ",
+        r"\[[\w./-]{0,40}\](?=\s*(?:\(|\[|[A-Z]|\w+\.\w))",
         r"\w{6,24}\[(?:error|info|warning|debug|stderr|stdout)\]",
         r"##\[(?:error|warning|debug)\]",
         r"\(\w+\)(?= \()",
@@ -110,7 +133,7 @@ _PEELS = tuple(
         _PIPED,
         r"[\w.<>]{1,80}:[\w.<>]{0,60}:\d+ +- ",
         rf"[\w.]{{1,60}} +- +(?=(?:{_LEVELS}) +- )",
-        r"(?:\d )?[\w.-]{1,64} [\w./-]{1,48} (?:\d+|-) [\w-]{1,32} - ",
+        r"(?:\d )?[\w.-]{1,64} [\w./-]{1,48} (?:\d+|-) [\w-]{1,32} (?:-|\[[\w@]{1,40} [^\]]{1,400}\]) ",
         rf"(?:{_LEVELS}) +- ",
         rf"(?:{_LEVELS}):[\w.]{{1,60}}:",
         rf"(?:{_LEVELS})\s+(?=[A-Z]|\()(?!\d)",
@@ -145,10 +168,6 @@ _ORIGINS = (
     ("RayGPUExecutor", "worker"),
 )
 
-_MESSAGE_KEYS = ("message", "log", "MESSAGE", "msg", "textPayload")
-_LEVEL_KEYS = ("levelname", "level", "severity")
-_ERROR_KEYS = ("exc_info", "exc_text", "exception", "stack", "stack_info", "error")
-
 
 def text_of(raw: str | bytes) -> str:
     """The line as text: cut to ``LONGEST``, without colours, control characters and line ends."""
@@ -161,67 +180,64 @@ def text_of(raw: str | bytes) -> str:
     return _CONTROL.sub("", text).strip()
 
 
+_MOST_NESTED = 3
+
+
 def records(raw: str | bytes) -> tuple[Record, ...]:
     """The records in one line, in order; none if the line is empty."""
-    text = text_of(raw)
-    if text.startswith("{") and text.endswith("}"):
-        found = _from_json(text)
-        if found is not None:
-            return found
-    return _from_text(text) if text else ()
+    return tuple(_records(text_of(raw), _MOST_NESTED))
 
 
-def _from_json(text: str) -> tuple[Record, ...] | None:
-    try:
-        fields = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if isinstance(fields, dict) and isinstance(fields.get("jsonPayload"), dict):
-        fields = fields["jsonPayload"]
-    if not isinstance(fields, dict):
-        return None
-    message = next((_as_text(fields[key]) for key in _MESSAGE_KEYS if key in fields), "")
-    if not message:
-        return None
-    lines = [*message.splitlines(), *_more_lines(fields)]
-    found: list[Record] = []
-    for line in lines:
-        clean = text_of(line)
-        found += [_with_fields(record, fields) for record in _from_text(clean) if clean]
-        if found and found[-1].deaf:
-            # Whatever follows in the same record is the users' text too.
-            break
-    return tuple(found)
+def inner_records(record: Record) -> Iterator[Record]:
+    """Records in the fields of a line that another program wrote, up to a deaf one in each."""
+    if record.deaf:
+        return
+    for inner in inner_texts(record.message):
+        yield from _from_body(Body(inner.lines, quoted=inner.quoted), 0)
 
 
-def _as_text(value: object) -> str:
-    # journald gives a message with control bytes as a list of numbers.
-    if isinstance(value, list):
-        numbers = [item for item in value if isinstance(item, int) and 0 <= item < 256]  # noqa: PLR2004 - bytes
-        return bytes(numbers).decode("utf-8", "replace")
-    return value if isinstance(value, str) else ""
+def _records(text: str, nested: int) -> Iterator[Record]:
+    """``nested``: how many times JSON may still stand in JSON, or behind another wrapping."""
+    body = body_of(text) if nested and _is_object(text) else None
+    if body is not None:
+        yield from _from_body(body, nested - 1)
+        return
+    for record in _from_text(text) if text else ():
+        bare = record.level is None and record.logger_file is None and not record.deaf
+        inside = record.message
+        if nested and bare and _is_object(inside) and (body := body_of(inside)) is not None:
+            yield from _from_body(body, nested - 1)
+        else:
+            yield record
 
 
-def _more_lines(fields: Mapping[str, object]) -> Iterator[str]:
-    for key in _ERROR_KEYS:
-        yield from _as_text(fields.get(key)).splitlines()
+def _is_object(text: str) -> bool:
+    return text.startswith("{") and text.endswith("}")
 
 
-def _with_fields(record: Record, fields: Mapping[str, object]) -> Record:
+def _from_body(body: Body, nested: int) -> Iterator[Record]:
+    for line in body.lines:
+        for record in _records(text_of(line), nested):
+            known = _with_fields(record, body)
+            yield known
+            if known.deaf:
+                # Whatever follows in the same record is the users' text too.
+                return
+
+
+def _with_fields(record: Record, body: Body) -> Record:
     """The record, with level and logger of the JSON formatter where its text has no head."""
-    name = fields.get("name", fields.get("logger"))
-    if record.level is not None or not isinstance(name, str):
-        return record
-    level = next((str(fields[key]).upper() for key in _LEVEL_KEYS if key in fields), None)
-    file = name.rsplit(".", 1)[-1] + ".py"
-    return Record(
-        message=record.message,
-        origin=record.origin,
-        level=level,
+    quoted = record.quoted or body.quoted
+    if record.level is not None or body.logger is None:
+        return replace(record, quoted=quoted) if quoted else record
+    file = body.logger.rsplit(".", 1)[-1] + ".py"
+    return replace(
+        record,
+        level=body.level,
         logger_file=file,
-        stamp=record.stamp,
         headed=True,
         deaf=record.deaf or file in _DEAF_FILES,
+        quoted=quoted,
     )
 
 
@@ -320,6 +336,7 @@ def _peel_head(peeled: _Peeled) -> bool:
         peeled.headed = True
     elif peeled.file is None and (found := _FILE_HEAD.match(rest)):
         peeled.file = _file_name(found["file"])
+        peeled.level = peeled.level or found["level"]
         peeled.headed = True
     elif peeled.level is None and (found := _UVICORN.match(rest)):
         peeled.level = found["level"]

@@ -8,18 +8,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sidecar.catalog.signatures import LIVE_SCOPES, ROWS, Scope, Signature
-from sidecar.parse.log_line import QUIET_LEVELS, Record, records
+from sidecar.parse.log_line import QUIET_LEVELS, Record, inner_records, records
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A record that has a signature, with what it counts; its text is gone."""
+    """A record that has a signature, with what it counts; its text is gone.
+
+    ``quoted``: it stands in an answer of the server that a client shows.
+    """
 
     signature: Signature
     origin: str = "unknown"
     amount: float = 1.0
     numbers: Mapping[str, float] = field(default_factory=dict)
     stamp: float | None = None
+    quoted: bool = False
 
 
 _EXCEPTION = (
@@ -47,6 +51,10 @@ _LEADS = tuple(
         r"Unable to warmup model: \w{1,20}\(['\"]?",
         r"(?:Caused by|caused by|Reason|Error|error|ERROR|Exception|Fatal|fatal): ",
         r"(?:Message|Details?|Warning): +(?=The node|OOM|Memory)",
+        r"\(?[Oo]riginal error: ",
+        r"exit status \d{1,3}: (?=\S)",
+        r"\"?Failed to [\w ]{1,60}: (?=[\w.]{0,80}(?:Error|Exception): )",
+        r"(?:Failed|FAILED|Aborted): (?=CUDA|Cuda|HIP|hip)",
         r"\w{1,40}(?:\.\w{1,40}){1,6}: ",
         r"NCCL error in: \S{1,200}, (?=Cuda failure|HIP failure)",
         r"Last error: ?",
@@ -83,7 +91,7 @@ def _meanings(message: str) -> Iterator[str]:
 
 def match(record: Record, scopes: frozenset[Scope] = LIVE_SCOPES) -> Match | None:
     """What a record means, if one of the wordings of ``scopes`` stands at its start."""
-    if record.deaf or not record.message:
+    if record.deaf or not record.message or (record.quoted and Scope.SYSTEM not in scopes):
         return None
     quiet = record.level in QUIET_LEVELS
     rows = [
@@ -101,16 +109,34 @@ def match(record: Record, scopes: frozenset[Scope] = LIVE_SCOPES) -> Match | Non
 def _is_believed(row: Signature, record: Record, quiet: bool) -> bool:  # noqa: FBT001 - private
     if quiet and not row.quiet:
         return False
+    if row.levels and record.level not in row.levels:
+        return False
     return not row.files or record.logger_file is None or record.logger_file in row.files
 
 
 def _matched(row: Signature, record: Record, found: re.Match[str]) -> Match:
     groups = {name: float(text) for name, text in found.groupdict().items() if text is not None}
     amount = groups.pop("amount", 1.0)
-    return Match(row, record.origin, amount, groups, record.stamp)
+    return Match(row, record.origin, amount, groups, record.stamp, record.quoted)
 
 
 def read_line(raw: str | bytes, scopes: frozenset[Scope] = LIVE_SCOPES) -> tuple[Match, ...]:
     """Everything one line says; by default only what is believed in vLLM's own log."""
-    found = (match(record, scopes) for record in records(raw))
-    return tuple(said for said in found if said is not None)
+    found: list[Match] = []
+    for record in records(raw):
+        said = match(record, scopes)
+        if said is not None:
+            found.append(said)
+        elif Scope.SYSTEM in scopes:
+            found += _inner(record, scopes)
+    return tuple(found)
+
+
+def _inner(record: Record, scopes: frozenset[Scope]) -> Iterator[Match]:
+    """What the fields of a record say, each thing once."""
+    told: set[str] = set()
+    for inner in inner_records(record):
+        said = match(inner, scopes)
+        if said is not None and said.signature.id not in told:
+            told.add(said.signature.id)
+            yield said

@@ -775,6 +775,87 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         '  File "/opt/vllm/v1/worker/x.py", line 12, in _pin_memory',
         "INFO 01-01 10:00:00 [x.py:1] pin_memory is on",
     ),
+    "caught_out_of_memory": (
+        "WARNING 08-02 09:00:01 [x.py:900] CUDA out of memory during autotuning, retrying with less",
+        "ERROR 08-02 09:00:01 [x.py:900] CUDA out of memory during autotuning, retrying with less",
+    ),
+    "warned_out_of_memory": (
+        "WARNING 08-02 09:00:01 [x.py:900] CUDA out of memory. Tried to allocate 2.00 GiB.",
+        "ERROR 08-02 09:00:01 [x.py:900] CUDA is out of memory. Tried to allocate 2.00 GiB.",
+    ),
+    "triton_out_of_memory": (
+        "RuntimeError: Triton Error [HIP]:  Code: 2, Messsage: out of memory",
+        "RuntimeError: Triton Error [CUDA]: device kernel image is invalid, not out of memory",
+    ),
+    "virtual_gpu_refused": (
+        "[HAMI-core ERROR (pid:7 thread=140360328144640 allocator.c:115)]: cuMemoryAllocate failed res=2",
+        "[HAMI-core ERROR (pid:7 thread=140360328144640 allocator.c:115)]: cuMemoryAllocate failed res=1",
+    ),
+    "device_bad_alloc": (
+        "MemoryError: std::bad_alloc: out_of_memory: CUDA error at: /rmm/cuda_memory_resource.hpp:69: cudaErrorMemoryAllocation out of memory",
+        "MemoryError: std::bad_alloc",
+    ),
+    "virtual_gpu_limit": (
+        "[HAMI-core ERROR (pid:12 thread=34 allocator.c:49)]: Device 0 OOM 5246025728 / 4194304000",
+        "[HAMI-core Warn (pid:12 thread=34 allocator.c:49)]: Device 0 OOM never",
+    ),
+    "rust_allocation_failed": (
+        "memory allocation of 8589934592 bytes failed",
+        "memory allocation of the engine: 8589934592 bytes",
+    ),
+    "arrow_allocation_failed": (
+        "pyarrow.lib.ArrowMemoryError: malloc of size 1073741824 failed",
+        "pyarrow: malloc of size 1073741824 succeeded",
+    ),
+    "scratchpad_exceeded": (
+        "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space smem. Used 1.00M of 1.00M smem.",
+        "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used 17.2G of 15.7G hbm.",
+    ),
+    "ray_exit_detail": (
+        "A worker died or was killed while executing a task. RayTask ID: a66 Worker exit type: SYSTEM_ERROR Worker exit detail: Task was killed due to the node running low on memory.",
+        "A worker died or was killed while executing a task. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits, the node is not running low on memory.",
+    ),
+    "ray_system_memory_low": (
+        "(raylet) [2022-08-29 15:18:33,592 E 307 344] (raylet) node_manager.cc:2963: System memory low at node with IP 172.17.0.2. Used memory (23.63GB) / total capacity (33.28GB) (0.709971) exceeds threshold 0.7, killing latest task with name a and actor ID dc0d",
+        "(raylet) System memory low at node with IP 172.17.0.2, below threshold 0.7",
+    ),
+    "ray_kill_details": (
+        "[2026-07-04 02:11:09,118 E 511 511] (raylet) node_manager.cc:2201: Killing 2 worker(s), kill details: Memory on the node (IP: 10.20.0.4, ID: 351e) was 502.10GB / 512.00GB (0.98), which exceeds the memory usage threshold of 0.95",
+        "(raylet) Killing 2 worker(s), kill details: the job finished",
+    ),
+    "batch_state_out_of_memory": (
+        "State: OUT_OF_MEMORY (exit code 0)",
+        "State: COMPLETED (exit code 0), never OUT_OF_MEMORY",
+    ),
+    "batch_job_killed": (
+        "=>> PBS: job killed: mem 33554432kb exceeded limit 31457280kb",
+        "=>> PBS: job killed: walltime 3635 exceeded limit 3600",
+    ),
+    "node_reason_kill": ('    "reason": "OOMKilling",', '    "reason": "OOMKillingDisabled",'),
+    "exit_named_oom": (
+        "vllm-1 exited with code 137 (OOM killed)",
+        "vllm-1 exited with code 137 (stopped by hand)",
+    ),
+    "container_memory_limit": (
+        "Container vllm exceeded memory limit",
+        "Container vllm is within its memory limit",
+    ),
+    "container_died_oom": (
+        "container died (oom)",
+        "container died 3f1c (image=vllm, name=vllm, exitcode=1)",
+    ),
+    "launcher_exit_code_killed": (
+        "E1030 01:00:00.000000 7 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -9) local_rank: 1 (pid: 1168) of binary: /usr/bin/python3",
+        "failed (exitcode: 1) local_rank: 1 (pid: 1168) of binary: /usr/bin/python3",
+    ),
+    "launcher_sigkill": (
+        "torch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with signal SIGKILL",
+        "Sending process 1167 closing signal SIGKILL",
+    ),
+    "launcher_killed": (
+        "srun: error: gpu01: task 0: Killed",
+        "srun: error: gpu01: task 0: Exited with exit code 1, not Killed",
+    ),
 }
 
 

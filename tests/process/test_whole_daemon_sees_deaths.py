@@ -54,7 +54,7 @@ def test_deaths_under_cgroup_v1(tmp_path: Path) -> None:
     if not (V1_ROOT / "memory.limit_in_bytes").exists():
         pytest.skip("this machine has no cgroup v1 memory hierarchy")
     done = subprocess.run(
-        [sys.executable, PROBE, V1_ROOT, "/dev/kmsg", "2", tmp_path],
+        [sys.executable, PROBE, V1_ROOT, "/dev/kmsg", "3", tmp_path],
         env={"PATH": os.environ.get("PATH", "")},
         capture_output=True,
         text=True,
@@ -69,6 +69,6 @@ def test_deaths_under_cgroup_v1(tmp_path: Path) -> None:
 @pytest.mark.component("uml")
 def test_deaths_under_cgroup_v2(tmp_path: Path) -> None:
     script = (
-        f"ip link set lo up\n{sys.executable} {PROBE} /sys/fs/cgroup /mnt/kmsg 1 /mnt/work 2>&1\n"
+        f"ip link set lo up\n{sys.executable} {PROBE} /sys/fs/cgroup /mnt/kmsg 2 /mnt/work 2>&1\n"
     )
     check(results(uml.run("mkdir /mnt/work\n" + script, tmp_path, memory="384M")))

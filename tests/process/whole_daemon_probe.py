@@ -26,7 +26,8 @@ DATA = ROOT / "tests/data"
 STAND_IN = Path(__file__).with_name("vllm_stand_in.py")
 LIMIT = 64 << 20
 CAUSES = ("host_oom", "cuda_oom", "engine_failure", "stalled", "preemption")
-WAYS = (("oom", "host_oom"), ("kill", "engine_failure"), ("neighbour", "host_oom"))
+WAYS = {"oom": "host_oom", "kill": "engine_failure", "neighbour": "host_oom"}
+NEIGHBOURS_INTERVAL_S, NEIGHBOURS_WINDOW_S = 1, 6
 GIVE_UP_S = 10.0
 NEIGHBOUR = """
 import os, sys
@@ -114,7 +115,11 @@ def end_engine(what: str, process: "subprocess.Popen[str]", engine: int) -> floa
 
 
 def end_neighbour(place: Path) -> float:
-    """A process of the cgroup that is none of the server's takes memory until it is killed."""
+    """A process of the cgroup that is none of the server's takes memory until it is killed.
+
+    Early in a window, so that the server can be seen to live on before the window ends.
+    """
+    time.sleep(NEIGHBOURS_WINDOW_S - time.time() % NEIGHBOURS_WINDOW_S + 0.1)
     code = subprocess.run([sys.executable, "-c", NEIGHBOUR, place], check=False).returncode
     assert code == -signal.SIGKILL
     return time.monotonic()
@@ -160,10 +165,10 @@ def observe(running: Daemon, died: float, wanted: str, settle_s: float) -> dict[
 
 
 def try_out(
-    what: str, wanted: str, root: Path, kmsg: str, *, interval_s: int, work: Path
+    what: str, root: Path, kmsg: str, *, interval_s: int, window_s: int, work: Path
 ) -> dict[str, Any]:
     """One server, one daemon, one death."""
-    work.mkdir(parents=True, exist_ok=True)
+    work.mkdir(parents=True)
     with (
         cgroup(root, f"sidecar-test-{os.getpid()}-{what}") as place,
         stand_in(place, work) as (process, about),
@@ -172,7 +177,7 @@ def try_out(
             "--log", str(work / "vllm.log"),
             "--kernel-log", kmsg,
             "--interval", f"{interval_s}s",
-            "--window", f"{2 * interval_s}s",
+            "--window", f"{window_s}s",
         ) as running,
     ):  # fmt: skip
         running.until(lambda: watches(running), seconds=30)
@@ -180,7 +185,7 @@ def try_out(
             died = end_neighbour(place)
         else:
             died = end_engine(what, process, about["engine"])
-        found = observe(running, died, wanted, settle_s=2.5 * interval_s)
+        found = observe(running, died, WAYS[what], settle_s=window_s + 0.5)
         found["sources"] = {
             labels[0]: value
             for (name, labels), value in running.metrics().items()
@@ -203,11 +208,12 @@ def watches(running: Daemon) -> bool:
 def main() -> None:
     root, kmsg, interval_s, work = Path(sys.argv[1]), *sys.argv[2:5]
 
-    def attempt(way: tuple[str, str]) -> dict[str, Any]:
-        what, wanted = way
-        found = try_out(
-            what, wanted, root, kmsg, interval_s=int(interval_s), work=Path(work) / what
-        )
+    def attempt(what: str) -> dict[str, Any]:
+        interval, window = int(interval_s), 2 * int(interval_s)
+        if what == "neighbour":
+            interval, window = NEIGHBOURS_INTERVAL_S, NEIGHBOURS_WINDOW_S
+        place = Path(work) / what
+        found = try_out(what, root, kmsg, interval_s=interval, window_s=window, work=place)
         return {"what": what, **found}
 
     # At the same time: most of the time is spent in waiting for what must not come.

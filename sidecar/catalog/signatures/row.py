@@ -35,7 +35,7 @@ class Signature:
 
     ``needle`` is a literal that every line with this wording holds. ``quiet`` rows may stand at
     level INFO or DEBUG, all others may not. ``files`` are the only loggers it is believed from,
-    where the line names one. Named groups of ``pattern``: ``amount``, all others are numbers.
+    where the line names one; with ``levels`` the line must name one of them. Named groups of ``pattern``: ``amount``, all others are numbers.
     """
 
     id: str
@@ -51,6 +51,7 @@ class Signature:
     mark: Mark | None = None
     quiet: bool = False
     files: tuple[str, ...] = ()
+    levels: tuple[str, ...] = ()
 
 
 SERVER_STOPPING = "server_stopping"

@@ -176,7 +176,35 @@ def _gpu(
     )
 
 
+_WARNING = ("WARN", "WARNING")
+_DEVICE = r"(?:CUDA|HIP|XPU|NPU|MUSA|MLU|HPU|GCU|MACA|SDAA|MPS backend)"
+_OUT_OF_MEMORY = (
+    rf"{_DEVICE} out of memory"
+    r"(?:\. (?!To avoid|You can|Consider|Try (?:to )?(?:reduc|lower))|[.!]*(?:['\")]|\s*$)"
+    r"|\.?,? ?Traceback| occurred| while| during | \()"
+)
+_SCRATCHPAD = r"memory space (?:smem|vmem|cmem|sflag|dreg|tmem|semaphore)"
+_RECOVERS = (
+    r"(?:\bautotun|\bretry|\bfall(?:s|ing)? ?back|\bskip|\bsmaller\b|\bdisabl|\bcontinu|\bignor"
+    r"|\breduc(?:ed|ing)\b|\bhalving\b)"
+)
+"""Words of a program that caught the failure, and goes on."""
+
 _GPU = (
+    replace(
+        _gpu(
+            "caught_out_of_memory",
+            "out of memory",
+            rf"(?:[\w ,:'-]{{0,80}}?\b)?{_DEVICE} out of memory\b.{{0,600}}?{_RECOVERS}",
+            confidence=SUSPECTED,
+        ),
+        weight=Weight.SUPPORT,
+        levels=_WARNING,
+    ),
+    replace(
+        _gpu("warned_out_of_memory", "out of memory", _OUT_OF_MEMORY, confidence=SUSPECTED),
+        levels=_WARNING,
+    ),
     _gpu(
         "warmup_out_of_memory",
         "out of memory occurred when warming up",
@@ -194,9 +222,7 @@ _GPU = (
     _gpu(
         "torch_out_of_memory",
         "out of memory",
-        r"(?:CUDA|HIP|XPU|NPU|MUSA|MLU|HPU|GCU|MACA|SDAA|MPS backend) out of memory"
-        r"(?:\. (?!To avoid|You can|Consider|Try (?:to )?(?:reduc|lower))|[.!]*(?:['\")]|\s*$)"
-        r"|\.?,? ?Traceback| occurred| while| during | \()",
+        _OUT_OF_MEMORY,
     ),
     _gpu(
         "torch_exceeds_allowed",
@@ -220,13 +246,32 @@ _GPU = (
         "runtime_out_of_memory",
         "out of memory",
         r"(?:CUDA|HIP|Cuda|cuda|XPU|MUSA)(?:RT)?(?: [Dd]river| [Rr]untime| API)? ?"
-        r"(?:[Ee]rror|[Ff]ailure)(?: code| with)?:? ?\(?(?:\d+ ?[:(,]? ?)?['\"]?out of memory\b",
+        r"(?:[Ee]rror|[Ff]ailure)(?: code| with| in| at)?:? ?"
+        r"(?:\(?[\w./:-]{1,160}:\d{1,6}\)?:? |[\w:]{1,60}\([^)]{0,80}(?:\(\))?\): )?"
+        r"\(?(?:\d+ ?[:(,]? ?)?['\"]?out of memory\b",
         signal="runtime_out_of_memory",
+    ),
+    _gpu(
+        "triton_out_of_memory",
+        "out of memory",
+        r"Triton Error \[(?:CUDA|HIP|XPU)\]: +(?:Code: \d{1,4}, Mess\w{2,6}: )?out of memory\b",
+        signal="runtime_out_of_memory",
+    ),
+    _gpu(
+        "virtual_gpu_refused",
+        "cuMemoryAllocate failed",
+        r"\[(?:HAMI-core|4pdvGPU) ERROR [^\]]{1,120}\]: ?cuMemoryAllocate failed res=2\b",
+    ),
+    _gpu(
+        "virtual_gpu_limit",
+        " OOM ",
+        r"(?:\[(?:HAMI-core|4pdvGPU) ERROR [^\]]{1,120}\]: ?)Device \d{1,3} OOM \d{1,20} / \d",
     ),
     _gpu(
         "driver_out_of_memory",
         "OUT_OF_MEMORY",
-        r"(?:[\w.:]{1,60}(?:\([^)]{0,60}\))? ?(?:failed|error|returned|:)[^'\"]{0,60}?)?\(?"
+        r"(?:\[\d{1,4}\] Call to \w{1,60} results in |DriverError\(|(?:CUDA|HIP) driver error "
+        r"\([\w./:-]{1,160}\): \d{1,4} |[\w.:]{1,60}(?:\([^)]{0,60}\))? ?(?:failed|error|returned|:)[^'\"]{0,60}?)?\(?"
         r"(?:CUDA_ERROR_OUT_OF_MEMORY|CL_OUT_OF_DEVICE_MEMORY)\b",
         signal="runtime_out_of_memory",
     ),
@@ -262,7 +307,8 @@ _GPU = (
     _gpu(
         "xla_out_of_memory",
         "RESOURCE_EXHAUSTED",
-        r"(?:\w{1,60}: |Bad StatusOr access: )?RESOURCE_EXHAUSTED: (?!Received message|.{0,40}message larger)"
+        r"(?:\w{1,60}: |Bad StatusOr access: )?RESOURCE_EXHAUSTED: (?!Received message|.{0,40}message larger"
+        rf"|.{{0,240}}{_SCRATCHPAD})"
         r".{0,240}?(?:[Oo]ut of memory|memory space|device buffer|HBM|hbm"
         r"|Attempting to (?:reserve|allocate)|Failed to allocate)",
         signal="xla_out_of_memory",
@@ -270,7 +316,8 @@ _GPU = (
     _gpu(
         "xla_ran_out_of_memory",
         "an out of memory",
-        r"(?:XLA:\w+ compile permanent error\. )?Ran out of memory in memory space ",
+        r"(?:XLA:\w+ compile permanent error\. )?Ran out of memory in memory space "
+        r"(?!smem|vmem|cmem|sflag|dreg|tmem|semaphore)",
         signal="xla_out_of_memory",
     ),
     _gpu(
@@ -294,13 +341,24 @@ _GPU = (
     _gpu(
         "malloc_out_of_memory",
         "failed: out of memory",
-        r"(?:\w{1,40}: )?(?:allocating [\d.]+ \w+ on device \d+: )?(?:cuda|hip)(?:Malloc|MemCreate)\w* failed: out of memory",
+        r"(?:\w{1,80}: )?(?:allocating [\d.]+ \w+ on device \d+: )?(?:cu|cuda|hip)"
+        r"(?:M(?:em)?[Aa]lloc|Mem(?:Create|Alloc|Map)|Graph|ModuleLoad|LibraryLoad|CtxCreate)\w*"
+        r"(?:\([^)]{0,80}\))? failed: out of memory",
+        signal="runtime_out_of_memory",
+    ),
+    _gpu(
+        "device_bad_alloc",
+        "bad_alloc",
+        r"std::bad_alloc: (?:out_of_memory: )?(?:CUDA|HIP) error (?:at|\()",
         signal="runtime_out_of_memory",
     ),
     _gpu(
         "pool_out_of_memory", "Out of memory allocating", r"Out of memory allocating [\d,]+ bytes"
     ),
 )
+
+
+_DEVICE_BAD_ALLOC = r"std::bad_alloc: (?:out_of_memory: )?(?:CUDA|HIP) error\b"
 
 
 def _host(name: str, needle: str, pattern: str, confidence: Confidence = SUSPECTED) -> Signature:
@@ -346,7 +404,7 @@ _HOST = (
     _host(
         "python_memory_error",
         "MemoryError",
-        r"(?:numpy\._?core\._exceptions\.)?_?(?:Array)?MemoryError(?::|\(|\s*$)",
+        rf"(?:numpy\._?core\._exceptions\.)?_?(?:Array)?MemoryError(?::(?! {_DEVICE_BAD_ALLOC})|\(|\s*$)",
     ),
     _host(
         "array_unable_to_allocate",
@@ -356,7 +414,18 @@ _HOST = (
     _host(
         "bad_alloc",
         "bad_alloc",
-        r"(?:terminate called after throwing an instance of ')?std::bad_alloc\b",
+        rf"(?!{_DEVICE_BAD_ALLOC})(?:terminate called after throwing an instance of ')?std::bad_alloc\b",
+    ),
+    _host(
+        "rust_allocation_failed",
+        "memory allocation of",
+        r"memory allocation of \d{1,20} bytes failed",
+        Confidence.CONFIRMED,
+    ),
+    _host(
+        "arrow_allocation_failed",
+        "malloc of size ",
+        r"(?:re)?malloc of size \d{1,20} failed",
     ),
     _host(
         "xpu_no_host_memory",
@@ -379,6 +448,13 @@ _FAILURES = (
         "triton_out_of_resources",
         "out of resource",
         r"out of resources?: ",
+        signal="kernel_does_not_fit",
+    ),
+    failed(
+        "scratchpad_exceeded",
+        "memory space",
+        r"(?:(?:Bad StatusOr access: )?RESOURCE_EXHAUSTED: )?(?:XLA:\w+ compile permanent error\. )?"
+        rf"Ran out of memory in {_SCRATCHPAD}\b",
         signal="kernel_does_not_fit",
     ),
     failed(

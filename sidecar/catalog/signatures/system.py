@@ -28,6 +28,12 @@ def _ray(name: str, needle: str, pattern: str) -> Signature:
     )
 
 
+_RAY_EXIT = (
+    r"(?:Reporting worker exit|A worker died or was killed|The actor (?:is dead|died)|The worker died"
+    r"|Worker exit type: )[\w ,.:;=()`*/-]{0,1000}?"
+)
+"""How Ray's account of a lost worker begins, up to one of its fields."""
+
 _RAY = (
     _ray(
         "ray_workers_killed",
@@ -54,7 +60,24 @@ _RAY = (
     _ray(
         "ray_exit_type",
         "NODE_OUT_OF_MEMORY",
-        r"[\w ,.()-]{0,60}?Worker exit type: NODE_OUT_OF_MEMORY\b",
+        rf"(?:{_RAY_EXIT}|[\w ,.()-]{{0,60}}?)(?:Worker exit type: |exit_?type ?[=:] ?)"
+        r"NODE_OUT_OF_MEMORY\b",
+    ),
+    _ray(
+        "ray_exit_detail",
+        "running low on memory",
+        rf"(?:{_RAY_EXIT})?(?:Worker exit detail: |exit_?detail ?[=:] ?)(?:The )?"
+        r"(?:[Tt]ask|[Aa]ctor|[Ww]orker) was killed due to the node running low on memory",
+    ),
+    _ray(
+        "ray_system_memory_low",
+        "System memory low",
+        r"System memory low at node .{0,300}?exceeds threshold [\d.]{1,12}, killing ",
+    ),
+    _ray(
+        "ray_kill_details",
+        "kill details: ",
+        r"Killing [1-9]\d{0,4} workers?(?:\(s\))?, kill details: [^'\"]{0,600}?memory",
     ),
     _ray("ray_node_nearly_full", "of the memory on", r"More than \d+% of the memory on node "),
     aftermath(
@@ -277,7 +300,7 @@ _INIT = (
     _system(
         "slurm_oom_killed",
         "oom",
-        r"(?:slurmstepd: )?(?:error: )?Detected [1-9]\d* oom[-_]kill event",
+        r"(?:slurmstepd(?:-\S{1,64})?: )?(?:error: )?Detected [1-9]\d* oom[-_]kill event",
         signal="kernel_kill",
         kind=Kind.CGROUP,
     ),
@@ -285,7 +308,31 @@ _INIT = (
         "batch_memory_limit",
         "emory",
         r"(?:TERM_MEMLIMIT: job killed|srun: error: \S+: tasks? [\d,-]+: Out Of Memory"
-        r"|Memory limit of [\d.]+ ?\w+ exceeded with )",
+        r"|Memory limit of [\d.]+ ?\w+ exceeded with "
+        r"|(?:slurmstepd(?:-\S{1,64})?: )?(?:error: )?(?:Exceeded (?:job|step) memory limit"
+        r"|(?:Step|Job|StepId=|JobId=) ?[\d.]+\w* exceeded memory limit)"
+        r"|.{0,60}?Job has gone over memory limit of |.{0,60}?[Mm]emory usage exceeded request_memory"
+        r"|Container \[pid=\d+,containerID=\w+\] is running .{0,60}?beyond physical memory limits"
+        r"|Memory limit exceeded: Requested: "
+        r"|Error R15 \(Memory quota vastly exceeded\)|Ran out of memory \(used over )",
+        signal="userspace_kill",
+        kind=Kind.USERSPACE,
+    ),
+)
+
+_BATCH = (
+    _system(
+        "batch_state_out_of_memory",
+        "OUT_OF_ME",
+        r"(?:State: OUT_OF_MEMORY \(exit code|[\w.]{1,40} +(?:[\w.-]{1,40} +){1,6}OUT_OF_ME(?:\+|MORY)"
+        r" +\d+:\d+)",
+        signal="userspace_kill",
+        kind=Kind.USERSPACE,
+    ),
+    _system(
+        "batch_job_killed",
+        "job killed: ",
+        r"(?:=>> )?PBS: job killed: p?v?mem ",
         signal="userspace_kill",
         kind=Kind.USERSPACE,
     ),
@@ -296,7 +343,7 @@ _CONTAINERS = (
         "pod_reason_oom_killed",
         "OOMKilled",
         r"(?:(?:(?:Last )?State: .{0,40}?)?[Rr]eason: *['\"]?OOMKilled\b|\"reason\": ?\"OOMKilled\""
-        r"|(?:OOMKilled|['\"]OOMKilled['\"])\s*$)",
+        r"|(?:[\w.-]{1,60}: )?OOMKilled \(exit code 137\)|(?:OOMKilled|['\"]OOMKilled['\"])\s*$)",
         signal="container_oom_killed",
         kind=Kind.CGROUP,
     ),
@@ -342,6 +389,13 @@ _CONTAINERS = (
         rf"{_EVENT}OOMKilling\b.{{0,160}}?Memory cgroup out of memory",
         signal="kernel_kill",
         kind=Kind.CGROUP,
+    ),
+    _system(
+        "node_reason_kill",
+        "OOMKilling",
+        r"(?:[Rr]eason: *)?OOMKilling\s*$",
+        signal="kernel_kill",
+        kind=None,
     ),
     _system(
         "node_event_kill_system",
@@ -420,8 +474,34 @@ _CONTAINERS = (
     _system(
         "orchestrator_oom_killed",
         "OOM",
-        r"(?:OOM Killed|(?:Terminated +)?(?:Exit Code: \d+, )?Exit Message: \"OOM Killed\""
-        r"|Container \S+ (?:in pod \S+ )?(?:was|has been) OOM[- ]?[Kk]illed)",
+        r"(?:OOM Killed|(?:Terminated +)?(?:Exit Code: \d+, )?(?:Signal: \d+, )?"
+        r"Exit Message: \"[^\"]{0,80}OOM [Kk]illed"
+        r"|[Cc]ontainer \S+ (?:in pod \S+ )?(?:was|has been) OOM[- ]?[Kk]illed"
+        r"|[Pp]rocess appears to have been OOM killed"
+        r"|(?:Last )?[Tt]ermination(?: reason)?: OOMKilled)",
+        signal="container_oom_killed",
+        kind=Kind.CGROUP,
+    ),
+    _system(
+        "exit_named_oom",
+        "xit",
+        r"(?:(?:Process|Container|Task|Instance|Pod|Job|App)\b[^'\"]{0,160}? |APP/PROC/\S{1,40} "
+        r"|[\w./-]{1,80} )?[Ee]xit(?:ed)? (?:with )?(?:code|status):? \(?137\)? ?[(,:] ?"
+        r"(?:reason: ?)?(?:out of memory|OOM ?-?[Kk]illed)\b",
+        signal="container_oom_killed",
+        kind=Kind.CGROUP,
+    ),
+    _system(
+        "container_memory_limit",
+        "memory limit",
+        r"[Cc]ontainer (?:\S{1,80} )?(?:has )?exceeded (?:its |the )?memory limit",
+        signal="container_oom_killed",
+        kind=Kind.CGROUP,
+    ),
+    _system(
+        "container_died_oom",
+        "container died",
+        r"(?:\S{1,80} )?container died (?:\(oom\)|.{0,400}?\boom(?:[Kk]illed)?=true\b)",
         signal="container_oom_killed",
         kind=Kind.CGROUP,
     ),
@@ -465,6 +545,19 @@ def _stopping(name: str, needle: str, pattern: str) -> Signature:
         pattern=pattern,
         weight=Weight.SUPPORT,
         quiet=True,
+    )
+
+
+def _lost(name: str, needle: str, pattern: str) -> Signature:
+    """A process that a launcher or supervisor lost to SIGKILL, from whomever."""
+    return aftermath(
+        name,
+        needle,
+        pattern,
+        signal="process_killed",
+        scope=Scope.SYSTEM,
+        kind=Kind.KILLED,
+        confidence=SUSPECTED,
     )
 
 
@@ -525,12 +618,35 @@ _ENDINGS = (
         kind=Kind.KILLED,
         confidence=SUSPECTED,
     ),
+    _lost(
+        "launcher_exit_code_killed",
+        "xitcode",
+        r"(?:(?:\[ERROR\] )?failed \(exitcode: -9\) (?:local_rank|for binary)|exitcode *: -9\b)",
+    ),
+    _lost(
+        "launcher_sigkill",
+        "SIGKILL",
+        r"(?:(?:traceback *: )?Signal 9 \(SIGKILL\) received by PID \d+"
+        r"|process \d+ terminated with signal SIGKILL"
+        r"|exited: \S{1,80} \(terminated by SIGKILL; not expected\)"
+        r"|App \[[^\]]{1,80}\] exited with code \[\d+\] via signal \[SIGKILL\]"
+        r"|Command .{1,2000} died with <Signals\.SIGKILL: 9>)",
+    ),
+    _lost(
+        "launcher_killed",
+        "Killed",
+        r"(?:mpirun noticed that process rank \d+ .{1,120}? exited on signal 9 \(Killed\)"
+        r"|(?:=+ *)?(?:EXIT STRING: |KILLED BY SIGNAL: 9 \()Killed\b"
+        r"|srun: error: \S+: tasks? [\d,-]+: Killed|make: \*\*\* \[[^\]]{1,80}\] Killed)",
+    ),
     aftermath(
         "exit_code_killed",
         "xit",
         r"(?:Exit Code: +137\b|\"?[Ee]xitCode\"?: ?137\b|exitCode=137\b"
         r"|(?:[\w./-]{1,80} )?[Ee]xited (?:with code )?\(?137\b|worker exited with exit code 137\b"
-        r"|exit(?: code|=| status)[:=]? ?137\b)",
+        r"|(?:Process finished with )?exit(?: code|=| status)[:=]? ?137(?=\s*(?:$|[),.;:(]))"
+        r"|command terminated with exit code 137\b|task: non-zero exit \(137\)"
+        r"|exited: \S{1,80} \(exit status 137; not expected\))",
         signal="process_killed",
         scope=Scope.SYSTEM,
         kind=Kind.KILLED,
@@ -593,6 +709,7 @@ RAY_ROWS = _RAY
 SYSTEM_ROWS = (
     *_KERNEL,
     *_INIT,
+    *_BATCH,
     *_CONTAINERS,
     *_ENDINGS,
 )
