@@ -22,7 +22,7 @@ from sidecar.model.report import Report
 from sidecar.model.samples import Tick
 from sidecar.model.vocabulary import Source
 from sidecar.model.window import Judgement
-from sidecar.parse.resolve import ExpositionReader
+from sidecar.parse.metric_roles import ExpositionReader
 from sidecar.pipeline import Pipeline, Step
 from sidecar.sources.base import SourceLike
 from sidecar.sources.cgroup import CgroupSource

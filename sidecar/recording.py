@@ -33,7 +33,7 @@ from sidecar.model.vocabulary import Fault, Source
 from sidecar.parse.cgroup import parse_cgroup
 from sidecar.parse.kernel_line import KernelFold
 from sidecar.parse.log_match import read_line
-from sidecar.parse.resolve import ExpositionReader
+from sidecar.parse.metric_roles import ExpositionReader
 
 FORMAT = 1
 FILES = {

@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 
 from sidecar.parse.log_line import LONGEST, records
 
-BEFORE = 8
+BEFORE = 32
 """How many lines above one may decide whether it is a record of its own."""
+
+JOURNAL_BYTES = 48 * 1024
+"""Where journald cuts a line (``LineMax``): the rest becomes a record of its own."""
 
 PART_BYTES = 16 * 1024
 """Where container runtimes cut a record; a shorter one without its end is cut only in a raw log."""
@@ -36,6 +39,8 @@ def is_continued(lines: Sequence[bytes], at: int) -> bool:
     found = _CRI_PART(line) or _DOCKER_PART(line)
     if found is not None:
         return _is_cut_above(lines, at, found["stream"])
+    if at and len(lines[at - 1]) >= JOURNAL_BYTES:
+        return _is_cut_by_journal(lines, at)
     return not looks_headed(line) and _continues_users_text(lines, at)
 
 
@@ -52,21 +57,38 @@ def _is_cut_above(lines: Sequence[bytes], at: int, stream: bytes) -> bool:
     return False
 
 
+def _is_cut_by_journal(lines: Sequence[bytes], at: int) -> bool:
+    above = at - 1
+    while above > max(0, at - BEFORE) and len(lines[above - 1]) >= JOURNAL_BYTES:
+        above -= 1
+    return holds_users_text(lines[above])
+
+
 def _is_ended(docker: re.Match[bytes]) -> bool:
-    return docker["text"].endswith(b"\\n")
+    # An even number of backslashes is the users' own backslash before an n.
+    text = docker["text"]
+    stem = text.removesuffix(b"\\n")
+    return stem != text and (len(stem) - len(stem.rstrip(b"\\"))) % 2 == 0
 
 
 def _is_raw_docker(lines: Sequence[bytes], at: int) -> bool:
-    near = lines[max(0, at - BEFORE) : at + 1]
+    near = lines[max(0, at - BEFORE) : at + BEFORE]
     return any(end in line for line in near for end in _DOCKER_ENDS)
 
 
 def _continues_users_text(lines: Sequence[bytes], at: int) -> bool:
+    """Whether the record above, joined from its rows, still stands open just before the line."""
     for above in range(at - 1, max(-1, at - 1 - BEFORE), -1):
         if looks_headed(lines[above]):
-            found = records(lines[above])
-            return bool(found) and found[-1].unfinished
+            return all(
+                _is_unfinished(b"".join(lines[above:below])) for below in range(above + 1, at + 1)
+            )
     return False
+
+
+def _is_unfinished(line: bytes) -> bool:
+    found = records(line)
+    return bool(found) and found[-1].unfinished
 
 
 def holds_users_text(line: bytes) -> bool:
@@ -140,7 +162,9 @@ class Rejoiner:
 
     def _may_hold_parts(self, data: bytes) -> bool:
         begun = data.count(_DOCKER_HEAD)
-        ended = sum(data.count(end) for end in _DOCKER_ENDS) if begun else 0
+        ended = 0
+        for end in _DOCKER_ENDS if begun else ():
+            ended += data.count(end) - data.count(b"\\" + end)
         self._is_raw = self._is_raw or ended > 0
         if begun != ended and (self._is_raw or self._unended <= BEFORE or len(data) >= PART_BYTES):
             return True

@@ -153,6 +153,10 @@ _DEAF = re.compile(
 )
 _OPEN = re.compile(r"Received request |Request |Generated response|Dumping ")
 _FINISHED = (".", "None", ")", "]", "}", '"', "...")
+_TOLD = re.compile(
+    r"(?:: prompt|: params| details| output| JSON body| with config| model execution| stats): "
+)
+_LITERAL = re.compile(r"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\"")
 
 _ORIGINS = (
     ("APIServer", "api_server"),
@@ -262,6 +266,8 @@ def _glued(text: str) -> int | None:
         before = text[: found.start()]
         if tag := _TAG_AT_END.search(before):
             before = before[: tag.start()]
+        if '{"' in before:
+            return None
         if before.strip() and _may_end(before, found["level"]):
             return len(before)
     begin = text.find("(raylet")
@@ -314,10 +320,16 @@ def _record(text: str) -> Record:
 
 
 def _is_unfinished(message: str) -> bool:
-    prompt = max(message.find("prompt: '"), message.find('prompt: "'))
-    if prompt >= 0 and "params" not in message[prompt:]:
+    """Whether a literal or a bracket is open, or the line just stops, where users' text stands."""
+    begin = _TOLD.search(message)
+    if begin is None:
+        return not message.endswith(_FINISHED)
+    rest = _LITERAL.sub("", message[begin.end() :])
+    if "'" in rest or '"' in rest:
         return True
-    return not message.endswith(_FINISHED)
+    if sum(map(rest.count, "([{")) > sum(map(rest.count, ")]}")):
+        return True
+    return not rest.rstrip(", ").endswith(_FINISHED) and "finish_reason: " not in rest
 
 
 def _peel_head(peeled: _Peeled) -> bool:

@@ -53,7 +53,7 @@ _LEADS = tuple(
         r"(?:Message|Details?|Warning): +(?=The node|OOM|Memory)",
         r"\(?[Oo]riginal error: ",
         r"exit status \d{1,3}: (?=\S)",
-        r"\"?Failed to [\w ]{1,60}: (?=[\w.]{0,80}(?:Error|Exception): )",
+        r"\"Failed to initialize Python stub: ",
         r"(?:Failed|FAILED|Aborted): (?=CUDA|Cuda|HIP|hip)",
         r"\w{1,40}(?:\.\w{1,40}){1,6}: ",
         r"NCCL error in: \S{1,200}, (?=Cuda failure|HIP failure)",
