@@ -14,9 +14,10 @@ from sidecar.classify.policy import Policy
 from sidecar.classify.preemption import is_lasting
 from sidecar.derive.episodes import Episodes
 from sidecar.derive.totals import Totals
+from sidecar.model.evidence import Weight
 from sidecar.model.report import ClockStatus, Report
 from sidecar.model.samples import Instant, Tick
-from sidecar.model.vocabulary import Cause, Source, Verdict
+from sidecar.model.vocabulary import Cause, Kind, Source, Verdict
 from sidecar.model.window import CauseFound, Judgement
 
 GAP_WINDOWS = 240
@@ -75,9 +76,9 @@ class Pipeline:
         end = math.ceil((now.unix - EDGE) / self.window_s) * self.window_s
         start = end - self.window_s
         before = self.last_tick
-        self.open = OpenWindow(
-            start=start, end=end, partial=before is None or before.unix < start - EDGE
-        )
+        # Not whole: begun late, or come back to after the wall clock stepped.
+        partial = before is None or not start - EDGE <= before.unix <= now.unix
+        self.open = OpenWindow(start=start, end=end, partial=partial)
         return self.open
 
     def leave_windows(self, window: OpenWindow, now: Instant) -> Iterator[Judgement]:
@@ -173,12 +174,17 @@ class Pipeline:
         )
 
     def urgent(self, now: Instant) -> tuple[CauseFound, ...]:
-        """Failures of windows that are not closed yet: they show at once."""
+        """Failures of windows that are not closed yet: they show at once.
+
+        A start that fails without a root so far is held back a little: its first lines tell only
+        that it failed, the root stands below them.
+        """
         return tuple(
             found
             for window in (self.unexplained, self.open)
             if window is not None and window.evidence
             for found in find_failures(self.server.freeze(window, now))
+            if not (is_bare_start_failure(found) and not self.server.can_close(window, now))
         )
 
     def shown_verdict(self, urgent: tuple[CauseFound, ...]) -> Verdict:
@@ -194,3 +200,10 @@ class Pipeline:
         if self.last_judgement is not None:
             return self.last_judgement.observable
         return dict.fromkeys(Cause, False)
+
+
+def is_bare_start_failure(found: CauseFound) -> bool:
+    """Whether only the failure of a start is known, and nothing of its reason."""
+    return found.kind is Kind.START_FAILED and all(
+        evidence.weight is Weight.CONSEQUENCE for evidence in found.evidence
+    )

@@ -118,6 +118,8 @@ class LineReader:
             whole, self._begun = whole + self._begun[:LONGEST] + b"\n", b""
             self._skipping = True
             self.cut += 1
+        if not whole:
+            return iter(())
         self.lines += whole.count(b"\n")
         return self._read(self._kept + self._parts.feed(whole), self.lines - _AFTER)
 

@@ -8,7 +8,8 @@ from sidecar.assemble.host_memory import HostMemory, survivors
 from sidecar.assemble.incident import Incidents
 from sidecar.assemble.life import GONE, Life
 from sidecar.assemble.log_events import LogEvents
-from sidecar.assemble.progress import Progress
+from sidecar.assemble.progress import Progress, has_work
+from sidecar.assemble.survival import Survival
 from sidecar.assemble.window import OpenWindow
 from sidecar.catalog.signatures import SIGNATURES, Mark
 from sidecar.model.evidence import Evidence, Weight
@@ -26,9 +27,10 @@ from sidecar.model.samples import Instant, Sample
 from sidecar.model.vocabulary import Cause, Fault, Phase, ServerState, Source
 from sidecar.model.window import CauseFound, Window
 
-EXPLAIN_S = 2.0
-"""Seconds a window stays open past its end for the root of a failure nobody has explained: the
-kernel's counter is read after the lines that the dying engine writes."""
+EXPLAIN_S = 2.5
+"""Seconds a window stays open past its end for what decides how a failure in it counts: its root
+(the kernel's counter is read after the lines that the dying engine writes), and whether the server
+lived through it."""
 
 
 RUMOUR_S = 10.0
@@ -50,6 +52,7 @@ class Server:
         self.host = HostMemory()
         self.life = Life()
         self.incidents = Incidents()
+        self.survival = Survival()
         self.log_events = LogEvents()
         self.sources: dict[Source, SourceStatus] = {
             source: SourceStatus(configured=source in wanted) for source in Source
@@ -77,12 +80,15 @@ class Server:
             state=self.life.state,
             phase=self.life.phase,
             stalled_s=self.progress.stalled_s(now),
+            survived=self.survival.of(window.evidence),
             wanted=self.wanted,
             extra=self.late_root(window),
         )
 
     def can_close(self, window: OpenWindow, now: Instant) -> bool:
-        """Whether nothing that may still come could explain what the window holds."""
+        """Whether nothing that may still come could change what the window is judged to be."""
+        if self.survival.is_open(window.evidence, now, EXPLAIN_S):
+            return False
         incident = self.incidents.running
         if incident is None or incident.root is not None:
             return True
@@ -131,7 +137,7 @@ class Server:
                 self.cgroup = sample.reading
                 return self.host.see_cgroup(sample.reading, sample.at)
             case ProcessReading():
-                return self.read_processes(sample.reading, sample.at, window)
+                return self.read_processes(sample.reading, sample.at)
             case NvmlReading():
                 self.nvml = sample.reading
                 window.add_gpus(sample.reading)
@@ -169,7 +175,9 @@ class Server:
             self.incidents.see_tokens(at)
             self.life.see_tokens(at)
             self.standing = ()
-            window.last_token = at
+            self.survival.last_token = at
+        self.survival.last_answer = at
+        self.survival.has_work = any(has_work(seen) for seen in reading.engines.values())
         self.life.see_answer(at, sleeping=reading.sleeping)
         self.metrics = reading
         window.add_reading(reading, rise, at)
@@ -194,14 +202,12 @@ class Server:
             self.standing = ()
         self.life.see_mark(mark, at)
 
-    def read_processes(
-        self, reading: ProcessReading, at: Instant, window: OpenWindow
-    ) -> tuple[Evidence, ...]:
+    def read_processes(self, reading: ProcessReading, at: Instant) -> tuple[Evidence, ...]:
         """The server's processes were listed."""
         before = self.life.processes
         self.host.see_processes(reading)
         if before is not None and not survivors(before.processes, reading.processes):
-            window.lost_process = True
+            self.survival.last_loss = at
         return self.life.see_processes(reading, at)
 
     def read_fault(self, sample: Sample, window: OpenWindow) -> tuple[Evidence, ...]:
@@ -210,6 +216,7 @@ class Server:
             self.life.log_is_read = False
         if sample.source is Source.VLLM_METRICS and sample.fault in GONE:
             window.last_refusal = sample.at
+            self.survival.last_refusal = sample.at
             return self.life.see_refusal(sample.at)
         return ()
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sidecar.assemble.counters import COUNTERS, Rise, add
-from sidecar.assemble.progress import has_work
 from sidecar.assemble.spread import Gauge
 from sidecar.model.evidence import Evidence
 from sidecar.model.readings import (
@@ -21,8 +20,6 @@ from sidecar.model.window import EngineWindow, SourceWindow, Window
 
 MAX_EVIDENCE = 1000
 """Pieces of evidence kept per window; incidents deduplicate, so a real window holds a few."""
-SURVIVED_S = 1.0
-"""An answer so many seconds after the last evidence shows that the server lived through it."""
 
 
 @dataclass(slots=True)
@@ -77,13 +74,10 @@ class OpenWindow:
     found: set[str] = field(default_factory=set)
     last_usable: Instant | None = None
     last_answer: Instant | None = None
-    last_token: Instant | None = None
-    has_work: bool = False
     last_refusal: Instant | None = None
     blind: bool = False
     idle_v0: bool = False
     restarted: bool = False
-    lost_process: bool = False
     generation: str | None = None
     gpus: dict[int, Gauge] = field(default_factory=dict)
     info: Mapping[str, str] = field(default_factory=dict)
@@ -109,7 +103,6 @@ class OpenWindow:
         self.found |= reading.found
         self.generation = reading.generation or self.generation
         self.restarted |= rise.restarted
-        self.has_work = any(has_work(seen) for seen in reading.engines.values())
         for engine, seen in reading.engines.items():
             self.engines.setdefault(engine, EngineSpan()).add_gauges(seen.values)
         for engine, risen in rise.engines.items():
@@ -130,26 +123,13 @@ class OpenWindow:
         if len(self.evidence) < MAX_EVIDENCE:
             self.evidence.append(evidence)
 
-    def survived(self) -> bool:
-        """Whether the server was seen to live after all failure evidence of this window.
-
-        With work at hand only tokens prove it: V0 goes on answering, frozen, for up to 10 s after
-        its engine died.
-        """
-        if not self.evidence or self.lost_process:
-            return False
-        last = max(evidence.at.monotonic for evidence in self.evidence)
-        if self.last_refusal is not None and self.last_refusal.monotonic >= last:
-            return False
-        sign = self.last_token if self.has_work else self.last_answer
-        return sign is not None and sign.monotonic - last >= SURVIVED_S
-
     def close(
         self,
         *,
         state: ServerState,
         phase: Phase,
         stalled_s: float,
+        survived: bool,
         wanted: frozenset[Source] = frozenset(),
         extra: tuple[Evidence, ...] = (),
     ) -> Window:
@@ -179,7 +159,7 @@ class OpenWindow:
             down=down,
             blind=self.blind and self.last_usable is None,
             idle_v0=self.idle_v0,
-            survived=self.survived(),
+            survived=survived,
             stalled_s=stalled_s,
             restarted=self.restarted,
             naming_generation=self.generation,

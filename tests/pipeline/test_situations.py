@@ -117,6 +117,13 @@ def test_a_neighbour_killed_in_our_cgroup_is_a_warning(judge: Judge) -> None:
     assert found[40].verdict is Verdict.NONE
 
 
+@pytest.mark.parametrize("t", [28.0, 29.2, 29.9])
+def test_a_neighbour_killed_at_the_end_of_a_window_is_a_warning(judge: Judge, t: float) -> None:
+    found = judge(busy().cgroup_v1(50, kills=(t,)))
+    severities = {j.severity for j in found.values() if j.verdict is Verdict.HOST_OOM}
+    assert severities == {Severity.WARNING}
+
+
 SUMMARY = (
     "6,595,1,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,"
     "oom_memcg={0},task_memcg={0},task={1},pid=77,uid=0"

@@ -1,0 +1,55 @@
+"""Whether the server lived through what happened: told by what it did afterwards."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sidecar.model.evidence import Evidence
+from sidecar.model.samples import Instant
+from sidecar.model.vocabulary import Cause
+
+SURVIVED_S = 1.0
+"""An answer so many seconds after the evidence shows that the server lived through it."""
+LOST_S = 5.0
+"""A process of the server that vanished so many seconds around the evidence died of it."""
+
+
+@dataclass(slots=True)
+class Survival:
+    """The last signs of life and of death."""
+
+    last_answer: Instant | None = None
+    last_token: Instant | None = None
+    last_refusal: Instant | None = None
+    last_loss: Instant | None = None
+    has_work: bool = False
+
+    def of(self, evidence: Iterable[Evidence]) -> bool:
+        """Whether the server was seen to live after all of this.
+
+        With work at hand only tokens prove it: V0 goes on answering, frozen, for up to 10 s after
+        its engine died.
+        """
+        last = max((e.at.monotonic for e in failures(evidence)), default=None)
+        if last is None or self.is_known_dead(last):
+            return False
+        sign = self.last_token if self.has_work else self.last_answer
+        return sign is not None and sign.monotonic - last >= SURVIVED_S
+
+    def is_known_dead(self, since: float) -> bool:
+        """Whether nobody listened any more, or a process was gone, after a moment."""
+        if self.last_loss is not None and abs(self.last_loss.monotonic - since) <= LOST_S:
+            return True
+        return self.last_refusal is not None and self.last_refusal.monotonic >= since
+
+    def is_open(self, evidence: Iterable[Evidence], now: Instant, patience_s: float) -> bool:
+        """Whether it may still turn out, within the patience, that the server lived or died."""
+        evidence = tuple(evidence)
+        last = max((e.at.monotonic for e in failures(evidence)), default=None)
+        if last is None or now.monotonic - last >= patience_s:
+            return False
+        return not self.is_known_dead(last) and not self.of(evidence)
+
+
+def failures(evidence: Iterable[Evidence]) -> Iterable[Evidence]:
+    """The evidence that a server can die of."""
+    return (e for e in evidence if e.cause not in {Cause.PREEMPTION, Cause.STALLED})
