@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from sidecar.catalog.evidence import EVIDENCE
+from sidecar.catalog.signals import EVIDENCE
 from sidecar.classify.policy import Policy
 from sidecar.clock import ClockLike
 from sidecar.config import Settings, split_listen
@@ -20,8 +20,8 @@ from sidecar.export.http import HttpServer, Views
 from sidecar.export.metrics import Exposition
 from sidecar.model.report import Report
 from sidecar.model.samples import Tick
+from sidecar.model.verdict import Judgement
 from sidecar.model.vocabulary import Source
-from sidecar.model.window import Judgement
 from sidecar.parse.metric_roles import ExpositionReader
 from sidecar.pipeline import Pipeline, Step
 from sidecar.sources.base import SourceLike

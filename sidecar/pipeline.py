@@ -17,8 +17,8 @@ from sidecar.derive.totals import Totals
 from sidecar.model.evidence import Weight
 from sidecar.model.report import ClockStatus, Report
 from sidecar.model.samples import Instant, Tick
+from sidecar.model.verdict import CauseFound, Judgement
 from sidecar.model.vocabulary import Cause, Kind, Source, Verdict
-from sidecar.model.window import CauseFound, Judgement
 
 GAP_WINDOWS = 240
 """Empty windows that are told one by one after a gap (a stopped machine); the rest are skipped."""

@@ -110,9 +110,12 @@ class LineReader:
             if not begin:
                 return iter(())
             self._skipping, chunk = False, chunk[begin:]
-        text = self._begun + chunk
-        last = text.rfind(b"\n") + 1
-        whole, self._begun = text[:last], text[last:]
+        last = chunk.rfind(b"\n") + 1
+        if last:
+            whole = b"".join((self._begun, memoryview(chunk)[:last]))
+            self._begun = chunk[last:]
+        else:
+            whole, self._begun = b"", self._begun + chunk
         if len(self._begun) > LONGEST:
             # The begin of a line that is too long is read as if it were whole.
             whole, self._begun = whole + self._begun[:LONGEST] + b"\n", b""
@@ -120,16 +123,17 @@ class LineReader:
             self.cut += 1
         if not whole:
             return iter(())
-        self.lines += whole.count(b"\n")
-        return self._read(self._kept + self._parts.feed(whole), self.lines - _AFTER)
+        joined = self._parts.feed(whole)
+        self.lines = self._parts.lines
+        return self._read(self._kept + joined, self.lines - _AFTER)
 
     def finish(self) -> Iterator[Said]:
         """The matches of what is left, a last line without an end included."""
         rest = self._parts.feed(self._begun + b"\n") if self._begun else b""
-        self.lines += bool(self._begun)
-        rest += self._parts.finish()
+        self.lines = self._parts.lines
         # What is left of records in parts stands behind the last line, and is told in its first.
-        return self._read(self._kept + rest, self.lines + rest.count(b"\n"))
+        rest += self._parts.finish()
+        return self._read(self._kept + rest, self._parts.lines)
 
     def _read(self, text: bytes, up_to: int) -> Iterator[Said]:
         first, told = self._kept_from, self._told_up_to

@@ -13,6 +13,7 @@ from sidecar.model.evidence import Evidence, Weight
 from sidecar.model.readings import CgroupReading, Gpu, Histogram, NvmlReading
 from sidecar.model.report import ClockStatus, EvidenceKey, LogStatus, Report, SourceStatus
 from sidecar.model.samples import Instant
+from sidecar.model.verdict import CauseFound, Judgement
 from sidecar.model.vocabulary import (
     Cause,
     Confidence,
@@ -24,7 +25,7 @@ from sidecar.model.vocabulary import (
     Source,
     Verdict,
 )
-from sidecar.model.window import CauseFound, EngineWindow, Judgement, Spread, Window
+from sidecar.model.window import EngineWindow, Spread, Window
 
 TEXT = st.text(max_size=80)
 COUNTS = st.integers(0, 2**70)

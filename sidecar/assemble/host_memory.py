@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from sidecar.catalog import evidence as signals
+from sidecar.catalog import signals
 from sidecar.model.evidence import Evidence, Weight
 from sidecar.model.readings import CgroupReading, KernelKill, Process, ProcessReading
 from sidecar.model.samples import Instant

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sidecar.catalog import evidence as signals
+from sidecar.catalog import signals
 from sidecar.catalog.signatures import Mark
 from sidecar.model.evidence import Evidence, Weight
 from sidecar.model.readings import ProcessReading

@@ -24,8 +24,9 @@ from sidecar.model.readings import (
 )
 from sidecar.model.report import LogStatus, SourceStatus
 from sidecar.model.samples import Instant, Sample
+from sidecar.model.verdict import CauseFound
 from sidecar.model.vocabulary import Cause, Fault, Phase, ServerState, Source
-from sidecar.model.window import CauseFound, Window
+from sidecar.model.window import Window
 
 EXPLAIN_S = 2.5
 """Seconds a window stays open past its end for what decides how a failure in it counts: its root

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sidecar.assemble.counters import COUNTERS, Rise, add
-from sidecar.assemble.spread import Gauge
+from sidecar.assemble.gauges import Gauge
 from sidecar.model.evidence import Evidence
 from sidecar.model.readings import (
     CgroupReading,

@@ -1,8 +1,9 @@
 """A GPU allocation failed, or vLLM refused to start for lack of GPU memory."""
 
-from sidecar.classify.memory import by_kind, roots_of
+from sidecar.classify.oom import by_kind, roots_of
+from sidecar.model.verdict import CauseFound
 from sidecar.model.vocabulary import Cause, Kind, Severity
-from sidecar.model.window import CauseFound, Window
+from sidecar.model.window import Window
 
 
 def find_cuda_oom(window: Window) -> tuple[CauseFound, ...]:

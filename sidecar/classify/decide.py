@@ -9,8 +9,9 @@ from sidecar.classify.host_oom import find_host_oom
 from sidecar.classify.policy import Policy
 from sidecar.classify.preemption import find_preemption
 from sidecar.classify.stalled import find_stalled
+from sidecar.model.verdict import CauseFound, Judgement
 from sidecar.model.vocabulary import Cause, ServerState, Severity, Source, Verdict
-from sidecar.model.window import CauseFound, Judgement, Window
+from sidecar.model.window import Window
 
 LOUDNESS = tuple(Severity)
 COULD_SHOW_A_CAUSE = (Source.VLLM_LOG, Source.CGROUP, Source.KERNEL_LOG)

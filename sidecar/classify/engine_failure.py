@@ -1,9 +1,10 @@
 """An engine or worker died, or a start failed, and no memory cause is shown."""
 
-from sidecar.classify.memory import first_phase, surest
+from sidecar.classify.oom import first_phase, surest
 from sidecar.model.evidence import Evidence, Weight
+from sidecar.model.verdict import CauseFound
 from sidecar.model.vocabulary import Cause, Kind, Phase, Severity
-from sidecar.model.window import CauseFound, Window
+from sidecar.model.window import Window
 
 MEMORY = frozenset({Cause.HOST_OOM, Cause.CUDA_OOM})
 

@@ -1,9 +1,10 @@
 """The kernel or a user-space killer took a process, or refused memory, for want of host memory."""
 
-from sidecar.classify.memory import by_kind, roots_of
+from sidecar.classify.oom import by_kind, roots_of
 from sidecar.model.evidence import Evidence
+from sidecar.model.verdict import CauseFound
 from sidecar.model.vocabulary import Cause, Kind, Severity, Source
-from sidecar.model.window import CauseFound, Window
+from sidecar.model.window import Window
 
 
 def find_host_oom(window: Window) -> tuple[CauseFound, ...]:

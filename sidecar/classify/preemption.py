@@ -1,12 +1,13 @@
 """The scheduler took KV blocks back from running requests; the server goes on."""
 
-from sidecar.catalog import evidence as signals
+from sidecar.catalog import signals
 from sidecar.catalog import vllm_metrics as roles
 from sidecar.classify.policy import Policy
 from sidecar.model.evidence import Evidence
 from sidecar.model.samples import Instant
+from sidecar.model.verdict import CauseFound
 from sidecar.model.vocabulary import Cause, Confidence, Kind, Phase, Severity, Source
-from sidecar.model.window import CauseFound, Window
+from sidecar.model.window import Window
 
 CRITICAL_AFTER_WINDOWS = 3
 

@@ -1,8 +1,9 @@
 """Requests wait or run and no token moves, while nothing shows a failure."""
 
-from sidecar.catalog import evidence as signals
+from sidecar.catalog import signals
 from sidecar.model.evidence import Evidence
 from sidecar.model.samples import Instant
+from sidecar.model.verdict import CauseFound
 from sidecar.model.vocabulary import (
     Cause,
     Confidence,
@@ -12,7 +13,7 @@ from sidecar.model.vocabulary import (
     Severity,
     Source,
 )
-from sidecar.model.window import CauseFound, SourceWindow, Window
+from sidecar.model.window import SourceWindow, Window
 
 CRITICAL_AFTER_WINDOWS = 4
 """So many windows' worth of standing still is no slow step any more."""

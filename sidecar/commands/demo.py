@@ -13,8 +13,8 @@ from sidecar.errors import ConfigError
 from sidecar.export.words import window_line
 from sidecar.model.vocabulary import Source, Verdict
 from sidecar.pipeline import Step
-from sidecar.playback import HOST, Playback
 from sidecar.recording import Recording
+from sidecar.stand_in import HOST, StandIn
 
 SCENARIOS = Path(__file__).parent.parent / "scenarios"
 INTERVAL, WINDOW = "1s", "5s"
@@ -67,7 +67,7 @@ async def play(
     Raises:
         ConfigError: the address cannot be had.
     """
-    playback = Playback(recording, folder, clock)
+    stand_in = StandIn(recording, folder, clock)
     teller = Teller()
 
     def ended() -> None:
@@ -76,10 +76,10 @@ async def play(
             stop.set()
 
     try:
-        await playback.open()
-        settings = settle(playback, listen)
+        await stand_in.open()
+        settings = settle(stand_in, listen)
         async with asyncio.TaskGroup() as group:
-            player = group.create_task(playback.play(stop, ended))
+            player = group.create_task(stand_in.play(stop, ended))
             await app.run(
                 settings,
                 clock,
@@ -95,23 +95,23 @@ async def play(
             raise
         raise refused.exceptions[0] from None
     finally:
-        await playback.close()
+        await stand_in.close()
 
 
-def settle(playback: Playback, listen: str) -> Settings:
+def settle(stand_in: StandIn, listen: str) -> Settings:
     """The daemon's settings: defaults, whatever the environment says, that point at the stand-in."""
-    has = playback.sources
+    has = stand_in.sources
     defaults = {name: field.default for name, field in Settings.model_fields.items()}
     return load(
         {
             **defaults,
-            "target": f"http://{HOST}:{playback.port}",
+            "target": f"http://{HOST}:{stand_in.port}",
             "interval": INTERVAL,
             "window": WINDOW,
             "listen": listen,
-            "log": [str(playback.log)] if Source.VLLM_LOG in has else [],
-            "cgroup": str(playback.cgroup) if Source.CGROUP in has else "off",
-            "kernel_log": str(playback.kernel_log) if Source.KERNEL_LOG in has else "off",
+            "log": [str(stand_in.log)] if Source.VLLM_LOG in has else [],
+            "cgroup": str(stand_in.cgroup) if Source.CGROUP in has else "off",
+            "kernel_log": str(stand_in.kernel_log) if Source.KERNEL_LOG in has else "off",
             "gpu": "off",
         }
     )

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from sidecar.model.samples import Instant
+from sidecar.model.verdict import CauseFound
 from sidecar.model.vocabulary import Cause, ServerState, Severity
-from sidecar.model.window import CauseFound
 
 FAILURES = frozenset({Cause.HOST_OOM, Cause.CUDA_OOM, Cause.ENGINE_FAILURE})
 FAILURE_QUIET_S = 300.0

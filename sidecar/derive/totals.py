@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from sidecar.catalog.evidence import EVIDENCE
+from sidecar.catalog.signals import EVIDENCE
 from sidecar.model.evidence import Evidence
 from sidecar.model.report import EvidenceKey
 from sidecar.model.vocabulary import Cause, Verdict

@@ -20,7 +20,7 @@ from sidecar.errors import ConfigError
 from sidecar.export.metrics import Exposition, accepts_gzip, choose_format
 from sidecar.export.results import encode, report_result, window_result
 from sidecar.model.report import Report
-from sidecar.model.window import Judgement
+from sidecar.model.verdict import Judgement
 
 MAX_REQUESTS = 40
 """Requests answered at the same time; one more is told to come back."""

@@ -15,8 +15,9 @@ from sidecar.derive import latency
 from sidecar.model.evidence import Evidence
 from sidecar.model.readings import CgroupReading, Gpu
 from sidecar.model.report import Report, SourceStatus
+from sidecar.model.verdict import CauseFound, Judgement
 from sidecar.model.vocabulary import Cause, Source, Verdict
-from sidecar.model.window import CauseFound, EngineWindow, Judgement, Spread, Window
+from sidecar.model.window import EngineWindow, Spread, Window
 
 DECIMALS = 6
 ENGINE_NAME = re.compile(r"[0-9A-Za-z_.-]{1,32}", re.ASCII)

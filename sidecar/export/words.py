@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 
 from sidecar.catalog import vllm_metrics as roles
 from sidecar.derive import latency
+from sidecar.model.verdict import CauseFound, Judgement
 from sidecar.model.vocabulary import Cause, Confidence, Kind, Verdict
-from sidecar.model.window import CauseFound, Judgement, Window
+from sidecar.model.window import Window
 
 KIND_WORDS: Mapping[tuple[Cause, Kind], str] = {
     (Cause.HOST_OOM, Kind.CGROUP): "the kernel killed at the memory limit of the control group",

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from sidecar.model.readings import CgroupReading, NvmlReading
 from sidecar.model.samples import Instant
+from sidecar.model.verdict import CauseFound, Judgement
 from sidecar.model.vocabulary import Cause, Fault, ServerState, Severity, Source, Verdict
-from sidecar.model.window import CauseFound, Judgement
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,10 @@ from dataclasses import dataclass, field
 from sidecar.model.evidence import Evidence
 from sidecar.model.readings import Histogram
 from sidecar.model.vocabulary import (
-    Cause,
-    Confidence,
     Fault,
-    Kind,
     Phase,
     ServerState,
-    Severity,
     Source,
-    Verdict,
 )
 
 
@@ -87,26 +82,3 @@ class Window:
     naming_generation: str | None = None
     gpu_utilization: Mapping[int, float] = field(default_factory=dict)
     info: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class CauseFound:
-    """One cause of a window, with the evidence for it."""
-
-    cause: Cause
-    kind: Kind
-    phase: Phase
-    confidence: Confidence
-    severity: Severity
-    evidence: tuple[Evidence, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """The verdict of a closed window."""
-
-    window: Window
-    verdict: Verdict
-    severity: Severity | None
-    causes: tuple[CauseFound, ...]
-    observable: Mapping[Cause, bool]

@@ -129,11 +129,12 @@ class Rejoiner:
     """Joins the parts in which a container runtime wrote one record of a stream.
 
     As many lines go out as come in: a record stands in the line of its last part, and the lines of
-    its other parts are empty. ``begins``: the line, from 1, in which a joined record of late begins.
+    its other parts are empty. ``lines``: how many came in. ``begins``: the line, from 1, in which a
+    joined record of late begins.
     """
 
+    lines: int = 0
     begins: dict[int, int] = field(default_factory=dict)
-    _line: int = 0
     _cuts: dict[bytes, _Cut] = field(default_factory=dict)
     _is_raw: bool = False
     _unended: int = 0
@@ -143,10 +144,10 @@ class Rejoiner:
         if not data:
             return data
         if self.begins:
-            last = self._line - _KNOWN_BEGINS
+            last = self.lines - _KNOWN_BEGINS
             self.begins = {line: begun for line, begun in self.begins.items() if line > last}
         if not self._cuts and not self._may_hold_parts(data):
-            self._line += data.count(b"\n")
+            self.lines += data.count(b"\n")
             return data
         return b"\n".join(self._rejoin(line) for line in data.split(b"\n")[:-1]) + b"\n"
 
@@ -154,24 +155,26 @@ class Rejoiner:
         """Lines for the records whose last part never came."""
         lines = []
         for cut in self._cuts.values():
-            self._line += 1
-            self.begins[self._line] = cut.begun
+            self.lines += 1
+            self.begins[self.lines] = cut.begun
             lines.append(cut.joined() + b"\n")
         self._cuts.clear()
         return b"".join(lines)
 
     def _may_hold_parts(self, data: bytes) -> bool:
-        begun = data.count(_DOCKER_HEAD)
-        ended = 0
-        for end in _DOCKER_ENDS if begun else ():
-            ended += data.count(end) - data.count(b"\\" + end)
-        self._is_raw = self._is_raw or ended > 0
-        if begun != ended and (self._is_raw or self._unended <= BEFORE or len(data) >= PART_BYTES):
-            return True
-        return b" stdout P " in data or b" stderr P " in data
+        last = data.rfind(b"\n", 0, -1) + 1
+        if data.startswith(_DOCKER_HEAD) or data.startswith(_DOCKER_HEAD, last):
+            begun, ended = data.count(_DOCKER_HEAD), 0
+            for end in _DOCKER_ENDS:
+                ended += data.count(end) - data.count(b"\\" + end)
+            self._is_raw = self._is_raw or ended > 0
+            wanted = self._is_raw or self._unended <= BEFORE or len(data) >= PART_BYTES
+            if begun != ended and wanted:
+                return True
+        return b" P " in data and (b" stdout P " in data or b" stderr P " in data)
 
     def _rejoin(self, line: bytes) -> bytes:
-        self._line += 1
+        self.lines += 1
         if found := _CRI_PART(line):
             head = line[: found.start("flag")] + b"F "
             stream, text, tail = found["stream"], line[found.end() :], b""
@@ -185,12 +188,12 @@ class Rejoiner:
         if cut is None and not is_part:
             return line
         if cut is None:
-            cut = self._cuts[stream] = _Cut(head, self._line)
+            cut = self._cuts[stream] = _Cut(head, self.lines)
         cut.add(text, tail)
         if is_part:
             return b""
         del self._cuts[stream]
-        self.begins[self._line] = cut.begun
+        self.begins[self.lines] = cut.begun
         return cut.joined()
 
     def _is_docker_part(self, line: bytes, stream: bytes) -> bool:

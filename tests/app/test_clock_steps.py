@@ -6,8 +6,8 @@ import pytest
 
 from sidecar.classify.policy import Policy
 from sidecar.model.samples import Tick
+from sidecar.model.verdict import Judgement
 from sidecar.model.vocabulary import Source, Verdict
-from sidecar.model.window import Judgement
 from sidecar.pipeline import Pipeline
 from sidecar.ticker import Ticker
 from tests.fakes.clock import FakeClock, settle

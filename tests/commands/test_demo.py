@@ -12,16 +12,16 @@ from sidecar import cli
 from sidecar.commands import demo
 from sidecar.errors import ConfigError
 from sidecar.model.vocabulary import Source
-from sidecar.playback import Playback
 from sidecar.recording import Recording
+from sidecar.stand_in import StandIn
 from tests.fakes.daemon import Daemon
 from tests.fakes.scaled_clock import ScaledClock
 
 
 @pytest.fixture
-def playback(tmp_path: Path) -> Playback:
+def stand_in(tmp_path: Path) -> StandIn:
     recording = Recording(demo.SCENARIOS / "host_oom")
-    return Playback(recording, tmp_path, ScaledClock(1), port=1234)
+    return StandIn(recording, tmp_path, ScaledClock(1), port=1234)
 
 
 def test_list_names_every_scenario_with_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
@@ -39,18 +39,18 @@ def test_an_unknown_scenario_is_refused_with_those_there_are(
 
 
 def test_settings_that_lie_around_do_not_touch_it(
-    playback: Playback, monkeypatch: pytest.MonkeyPatch
+    stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VLLM_SIDECAR_TARGET", "http://elsewhere:1")
     monkeypatch.setenv("VLLM_SIDECAR_TARGET_TOKEN_FILE", "/nonexistent")
     monkeypatch.setenv("VLLM_SIDECAR_METRICS_PATH", "/elsewhere")
     monkeypatch.setenv("VLLM_SIDECAR_MAX_ENGINES", "1")
-    settings = demo.settle(playback, "127.0.0.1:0")
+    settings = demo.settle(stand_in, "127.0.0.1:0")
     assert settings.target == "http://127.0.0.1:1234"
     assert settings.target_token_file is None
     assert settings.metrics_path == "/metrics"
     assert settings.max_engines == 64
-    assert settings.cgroup == str(playback.cgroup)
+    assert settings.cgroup == str(stand_in.cgroup)
 
 
 async def test_an_address_in_use_is_refused_and_nothing_is_left_behind(

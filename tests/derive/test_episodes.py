@@ -2,8 +2,8 @@
 
 from sidecar.derive.episodes import FAILURE_QUIET_S, PRESSURE_QUIET_WINDOWS, Episodes
 from sidecar.model.samples import Instant
+from sidecar.model.verdict import CauseFound
 from sidecar.model.vocabulary import Cause, Confidence, Kind, Phase, ServerState, Severity
-from sidecar.model.window import CauseFound
 
 WINDOW_S = 10.0
 

@@ -7,6 +7,7 @@ from sidecar.model.evidence import Evidence
 from sidecar.model.readings import CgroupReading, Gpu, Histogram, NvmlReading
 from sidecar.model.report import ClockStatus, EvidenceKey, LogStatus, Report, SourceStatus
 from sidecar.model.samples import Instant
+from sidecar.model.verdict import CauseFound, Judgement
 from sidecar.model.vocabulary import (
     Cause,
     Confidence,
@@ -18,14 +19,7 @@ from sidecar.model.vocabulary import (
     Source,
     Verdict,
 )
-from sidecar.model.window import (
-    CauseFound,
-    EngineWindow,
-    Judgement,
-    SourceWindow,
-    Spread,
-    Window,
-)
+from sidecar.model.window import EngineWindow, SourceWindow, Spread, Window
 
 START = 1_764_480_000.0
 AT = Instant(monotonic=1_000.0, unix=START + 15)

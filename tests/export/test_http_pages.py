@@ -11,8 +11,8 @@ import pytest
 from sidecar.export.http import HttpServer, Views
 from sidecar.export.metrics import Exposition
 from sidecar.model.report import Report
+from sidecar.model.verdict import Judgement
 from sidecar.model.vocabulary import Verdict
-from sidecar.model.window import Judgement
 from tests.export.reports import EVIDENCE_KEYS, make_judgement, make_report
 
 

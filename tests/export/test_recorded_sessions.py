@@ -7,7 +7,7 @@ import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from sidecar.catalog.evidence import EVIDENCE
+from sidecar.catalog.signals import EVIDENCE
 from sidecar.classify.policy import Policy
 from sidecar.export.metrics import Exposition, Format
 from sidecar.model.report import Report

@@ -7,8 +7,8 @@ import pytest
 
 from sidecar.classify.policy import Policy
 from sidecar.commands.replay import judge_recording
+from sidecar.model.verdict import Judgement
 from sidecar.model.vocabulary import Cause, Confidence, Kind, Severity, Verdict
-from sidecar.model.window import Judgement
 from sidecar.recording import Recording
 from tests.fakes.compose import Composition
 

@@ -19,8 +19,8 @@ from sidecar.model.readings import (
     Reading,
 )
 from sidecar.model.samples import Instant, Sample, Tick
+from sidecar.model.verdict import Judgement
 from sidecar.model.vocabulary import Cause, Fault, Severity, Source, Verdict
-from sidecar.model.window import Judgement
 from sidecar.pipeline import Pipeline
 
 WANTED = frozenset({Source.VLLM_METRICS, Source.VLLM_HEALTH})
@@ -215,18 +215,18 @@ def test_preemption_within_the_tolerance_is_info() -> None:
     assert [j.severity for j in found if j.verdict is Verdict.PREEMPTION] == [Severity.INFO] * 2
 
 
+def counted_kills(moment: float, kills: int) -> Tick:
+    reading = CgroupReading(version=2, path="/a", events={"oom_kill": kills})
+    sample = Sample(source=Source.CGROUP, at=at(moment), reading=reading)
+    return Tick(at=at(moment), samples=(sample,), on_grid=False)
+
+
 def test_a_failure_shows_before_its_window_closes() -> None:
     p = pipeline(wanted=WANTED | {Source.CGROUP})
     p.step(tick(at(1001.0), exposition()))
-    for kills, expected in ((0, {}), (1, {Cause.HOST_OOM: Severity.CRITICAL})):
-        reading = CgroupReading(version=2, path="/a", events={"oom_kill": kills})
-        step = p.step(
-            Tick(
-                at=at(1002.0 + kills),
-                samples=(Sample(source=Source.CGROUP, at=at(1002.0 + kills), reading=reading),),
-                on_grid=False,
-            )
-        )
-        assert not step.closed
-        assert dict(step.report.alerts) == expected
+    before = p.step(counted_kills(1002.0, 0))
+    assert not before.report.alerts
+    step = p.step(counted_kills(1003.0, 1))
+    assert not step.closed
+    assert dict(step.report.alerts) == {Cause.HOST_OOM: Severity.CRITICAL}
     assert step.report.verdict is Verdict.HOST_OOM

@@ -191,14 +191,15 @@ _RECOVERS = (
 """Words of a program that caught the failure, and goes on."""
 
 _GPU = (
-    replace(
-        _gpu(
-            "caught_out_of_memory",
-            "out of memory",
-            rf"(?:[\w ,:'-]{{0,80}}?\b)?{_DEVICE} out of memory\b.{{0,600}}?{_RECOVERS}",
-            confidence=SUSPECTED,
-        ),
+    Signature(
+        # It speaks for no cause: without it the next rows would speak for one.
+        id="caught_out_of_memory",
+        signal="gpu_out_of_memory_caught",
+        scope=Scope.SERVER,
+        needle="out of memory",
+        pattern=rf"(?:[\w ,:'-]{{0,80}}?\b)?{_DEVICE} out of memory\b.{{0,600}}?{_RECOVERS}",
         weight=Weight.SUPPORT,
+        confidence=SUSPECTED,
         levels=_WARNING,
     ),
     replace(

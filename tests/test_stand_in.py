@@ -11,8 +11,8 @@ import aiohttp
 import pytest
 from blockbuster import BlockBuster
 
-from sidecar.playback import Playback
 from sidecar.recording import Recording
+from sidecar.stand_in import StandIn
 from tests.fakes.clock import FakeClock, settle
 from tests.fakes.patience import until
 
@@ -54,26 +54,26 @@ def recording(tmp_path: Path) -> Recording:
 
 
 @contextlib.asynccontextmanager
-async def playing(recording: Recording, folder: Path) -> AsyncIterator[tuple[Playback, FakeClock]]:
+async def playing(recording: Recording, folder: Path) -> AsyncIterator[tuple[StandIn, FakeClock]]:
     clock = FakeClock()
-    playback = Playback(recording, folder, clock)
+    stand_in = StandIn(recording, folder, clock)
     stop = asyncio.Event()
-    await playback.open()
-    task = asyncio.create_task(playback.play(stop, stop.set))
+    await stand_in.open()
+    task = asyncio.create_task(stand_in.play(stop, stop.set))
     try:
-        yield playback, clock
+        yield stand_in, clock
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        await playback.close()
+        await stand_in.close()
         await settle()
 
 
-async def ask(playback: Playback, path: str = "/metrics") -> tuple[int, str, str]:
+async def ask(stand_in: StandIn, path: str = "/metrics") -> tuple[int, str, str]:
     timeout = aiohttp.ClientTimeout(total=0.3)
     async with (
         aiohttp.ClientSession(timeout=timeout) as session,
-        session.get(f"http://127.0.0.1:{playback.port}{path}") as response,
+        session.get(f"http://127.0.0.1:{stand_in.port}{path}") as response,
     ):
         return response.status, response.headers.get("Content-Type", ""), await response.text()
 
@@ -81,60 +81,60 @@ async def ask(playback: Playback, path: str = "/metrics") -> tuple[int, str, str
 async def test_each_answer_is_the_one_that_was_recorded(
     recording: Recording, tmp_path: Path
 ) -> None:
-    async with playing(recording, tmp_path / "x") as (playback, clock):
-        assert await ask(playback) == (200, "text/plain", "a 1\n")
-        assert (await ask(playback, "/health"))[0] == 200
-        assert (await ask(playback, "/else"))[0] == 404
+    async with playing(recording, tmp_path / "x") as (stand_in, clock):
+        assert await ask(stand_in) == (200, "text/plain", "a 1\n")
+        assert (await ask(stand_in, "/health"))[0] == 200
+        assert (await ask(stand_in, "/else"))[0] == 404
         await clock.advance(2)
-        assert await ask(playback) == (200, "text/x", "ä 2\n")
+        assert await ask(stand_in) == (200, "text/x", "ä 2\n")
         await clock.advance(2)
-        assert (await ask(playback))[0] == 500
-        assert (await ask(playback, "/health"))[0] == 503
+        assert (await ask(stand_in))[0] == 500
+        assert (await ask(stand_in, "/health"))[0] == 503
 
 
 async def test_a_port_that_refused_refuses_and_comes_back_as_the_same_port(
     recording: Recording, tmp_path: Path
 ) -> None:
-    async with playing(recording, tmp_path / "x") as (playback, clock):
-        port = playback.port
+    async with playing(recording, tmp_path / "x") as (stand_in, clock):
+        port = stand_in.port
         await clock.advance(6)
         with pytest.raises(aiohttp.ClientConnectorError):
-            await ask(playback)
+            await ask(stand_in)
         await clock.advance(2)
-        assert (await ask(playback))[2] == "a 3\n"
-        assert playback.port == port
+        assert (await ask(stand_in))[2] == "a 3\n"
+        assert stand_in.port == port
 
 
 async def test_a_server_that_timed_out_does_not_answer(
     recording: Recording, tmp_path: Path
 ) -> None:
-    async with playing(recording, tmp_path / "x") as (playback, clock):
+    async with playing(recording, tmp_path / "x") as (stand_in, clock):
         await clock.advance(10)
         with pytest.raises(TimeoutError):
-            await ask(playback)
+            await ask(stand_in)
 
 
 async def test_logs_grow_line_by_line_at_their_moments(
     recording: Recording, tmp_path: Path
 ) -> None:
-    async with playing(recording, tmp_path / "x") as (playback, clock):
-        assert playback.log.read_text() == ""
+    async with playing(recording, tmp_path / "x") as (stand_in, clock):
+        assert stand_in.log.read_text() == ""
         await clock.advance(1)
-        assert playback.log.read_text() == "INFO one\n"
+        assert stand_in.log.read_text() == "INFO one\n"
         await clock.advance(2)
-        assert playback.log.read_text() == "INFO one\nERROR zwölf\n\n"
+        assert stand_in.log.read_text() == "INFO one\nERROR zwölf\n\n"
 
 
 async def test_the_kernel_speaks_of_the_cgroup_where_it_lies_now(
     recording: Recording, tmp_path: Path
 ) -> None:
-    async with playing(recording, tmp_path / "x") as (playback, clock):
-        events = playback.cgroup / "memory.events"
+    async with playing(recording, tmp_path / "x") as (stand_in, clock):
+        events = stand_in.cgroup / "memory.events"
         assert events.read_text() == "oom_kill 0\n"
         await clock.advance(5)
         assert events.read_text() == "oom_kill 1\n"
-        place = playback.cgroup
-        assert playback.kernel_log.read_text() == (
+        place = stand_in.cgroup
+        assert stand_in.kernel_log.read_text() == (
             f"6,1,1,-;oom-kill:oom_memcg={place},task_memcg={place},x\n"
         )
 
@@ -143,14 +143,14 @@ async def test_its_end_is_told_and_its_last_moment_stays(
     recording: Recording, tmp_path: Path
 ) -> None:
     clock = FakeClock()
-    playback = Playback(recording, tmp_path / "x", clock)
+    stand_in = StandIn(recording, tmp_path / "x", clock)
     ended = asyncio.Event()
-    await playback.open()
-    task = asyncio.create_task(playback.play(asyncio.Event(), ended.set))
+    await stand_in.open()
+    task = asyncio.create_task(stand_in.play(asyncio.Event(), ended.set))
     await clock.advance(9)
     assert not ended.is_set()
     await clock.advance(1)
     await until(ended.is_set)
     await task
-    assert (playback.cgroup / "memory.events").read_text() == "oom_kill 1\n"
-    await playback.close()
+    assert (stand_in.cgroup / "memory.events").read_text() == "oom_kill 1\n"
+    await stand_in.close()

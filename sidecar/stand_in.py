@@ -27,7 +27,7 @@ PLAYED = (
 
 
 @dataclass(slots=True)
-class Playback:
+class StandIn:
     """One recording, played into ``folder`` and onto a port of the loopback address."""
 
     recording: Recording

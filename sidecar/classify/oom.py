@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable
 
 from sidecar.model.evidence import Evidence, Weight
+from sidecar.model.verdict import CauseFound
 from sidecar.model.vocabulary import Cause, Confidence, Kind, Phase, Severity
-from sidecar.model.window import CauseFound
 
 
 def roots_of(cause: Cause, evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
