@@ -166,7 +166,8 @@ class Rejoiner:
         if data.startswith(_DOCKER_HEAD) or data.startswith(_DOCKER_HEAD, last):
             begun, ended = data.count(_DOCKER_HEAD), 0
             for end in _DOCKER_ENDS:
-                ended += data.count(end) - data.count(b"\\" + end)
+                if ended < begun:
+                    ended += data.count(end) - data.count(b"\\" + end)
             self._is_raw = self._is_raw or ended > 0
             wanted = self._is_raw or self._unended <= BEFORE or len(data) >= PART_BYTES
             if begun != ended and wanted:

@@ -103,7 +103,7 @@ _FIELD = re.compile(
 _PAIR = re.compile(rf"(?:^| ){_TELLING}=\"(?P<value>(?:[^\"\\]|\\.)*)\"")
 _PAIRED = re.compile(r"[\w.@]{1,40}=(?:\"[^\"]{0,200}\"|[^\s\"]{1,200}) +[\w.@]{1,40}=")
 _ANSWER = re.compile(
-    r"[^{]{0,240}\{\\*['\"](?:object\\*['\"]: ?\\*['\"]error\\*['\"], ?|error\\*['\"]: ?\{)"
+    r"[^{}'\"\[\]=]{0,160}\{\\*['\"](?:object\\*['\"]: ?\\*['\"]error\\*['\"], ?|error\\*['\"]: ?\{)"
     r"\\*['\"]message\\*['\"]: ?\\*['\"](?P<value>.*)"
 )
 _DUMPED = re.compile(

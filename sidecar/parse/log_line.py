@@ -110,10 +110,14 @@ _PEELS = tuple(
         r"\d{1,7}\t",
         r"\d{10}(?:\.\d{1,9})? ",
         r"\d\d[OE][+ ] ?(?=\S)",
-        r"[A-Z][a-z]{2} (?=\d{4}-\d\d-\d\d )",
+        r"[A-Z][a-z]{2} (?=\d{4}-\d\d-\d\d |[A-Z][a-z]{2} +\d{1,2} \d\d:)",
         r"[\w-]{1,40}\[\w{3,20}\] \w{3} \[\w{1,10}\] ?",
         r"(?:INFO|WARN|CRIT|DEBG) (?=exited: )",
         r"PM2 (?:log|error): ",
+        r"(?:[\w.-]{1,64} )?[\w-]{1,40}(?:\[\d+\])? (?:kern|user|daemon|local\d)\.(?:err|warn|info|notice|crit) ",
+        r"(?:kern|user|daemon|local\d)\.(?:err|warn|info|notice|crit) (?=[\w-]{1,40}\[\d+\]: )",
+        r"[a-z][\w-]{0,40}/[\w.-]{1,40}: (?=\S)",
+        r"[a-z][\w.-]{0,40}\d: (?=\[rank\d|[\w.]{1,80}Error: |\([A-Z]\w{1,40} pid=)",
         r"[a-z]{3,12}\[[a-z]{1,20}\.\d{1,4}\]: ",
         r"[a-z0-9][a-z0-9.]*-[a-z0-9.-]{1,60} [a-z0-9][a-z0-9-]{0,40} (?=[\w.]{1,80}(?:Error|Exception): )",
         rf"(?:{_LEVELS}) +\w[\w-]{{0,40}}:\d{{1,9}} +(?=\[)",
@@ -194,7 +198,7 @@ def records(raw: str | bytes) -> tuple[Record, ...]:
 
 def inner_records(record: Record) -> Iterator[Record]:
     """Records in the fields of a line that another program wrote, up to a deaf one in each."""
-    if record.deaf:
+    if record.deaf or record.logger_file is not None or record.level is not None:
         return
     for inner in inner_texts(record.message):
         yield from _from_body(Body(inner.lines, quoted=inner.quoted), 0)
@@ -266,19 +270,29 @@ def _glued(text: str) -> int | None:
         before = text[: found.start()]
         if tag := _TAG_AT_END.search(before):
             before = before[: tag.start()]
-        if '{"' in before:
-            return None
         if before.strip() and _may_end(before, found["level"]):
             return len(before)
     begin = text.find("(raylet")
-    return begin if begin > 0 and _PROGRESS.search(text[:begin]) else None
+    return begin if begin > 0 and _is_progress(text[:begin]) else None
+
+
+def _is_progress(text: str) -> bool:
+    return _PROGRESS.search(text) is not None and not _quotes(text)
+
+
+def _quotes(text: str) -> bool:
+    return any(mark in text for mark in "'\"{")
 
 
 def _may_end(before: str, next_level: str) -> bool:
+    if '{"' in before:
+        return False
     head = _HEAD.search(before)
     if head is None:
-        return _PROGRESS.search(before) is not None
-    return next_level == "ERROR" and not any(mark in before[head.end() :] for mark in "'\"{")
+        return _is_progress(before)
+    if _file_name(head["file"] or head["bare"]) in _DEAF_FILES or _DEAF.match(before, head.end()):
+        return False
+    return next_level == "ERROR" and not _quotes(before[head.end() :])
 
 
 @dataclass(slots=True)

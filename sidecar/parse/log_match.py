@@ -53,6 +53,7 @@ _LEADS = tuple(
         r"(?:Message|Details?|Warning): +(?=The node|OOM|Memory)",
         r"\(?[Oo]riginal error: ",
         r"exit status \d{1,3}: (?=\S)",
+        r"future: <Task finished .{0,400}? exception=",
         r"\"Failed to initialize Python stub: ",
         r"(?:Failed|FAILED|Aborted): (?=CUDA|Cuda|HIP|hip)",
         r"\w{1,40}(?:\.\w{1,40}){1,6}: ",

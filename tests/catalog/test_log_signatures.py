@@ -777,7 +777,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     ),
     "caught_out_of_memory": (
         "WARNING 08-02 09:00:01 [x.py:900] CUDA out of memory during autotuning, retrying with less",
-        "ERROR 08-02 09:00:01 [x.py:900] CUDA out of memory during autotuning, retrying with less",
+        "WARNING 08-02 09:00:01 [x.py:900] CUDA out of memory. Try reducing max_num_seqs, or a smaller model",
     ),
     "warned_out_of_memory": (
         "WARNING 08-02 09:00:01 [x.py:900] CUDA out of memory. Tried to allocate 2.00 GiB.",
@@ -802,6 +802,10 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "rust_allocation_failed": (
         "memory allocation of 8589934592 bytes failed",
         "memory allocation of the engine: 8589934592 bytes",
+    ),
+    "go_allocation_failed": (
+        "fatal error: runtime: out of memory",
+        "fatal error: all goroutines are asleep - deadlock!, not runtime: out of memory",
     ),
     "arrow_allocation_failed": (
         "pyarrow.lib.ArrowMemoryError: malloc of size 1073741824 failed",

@@ -142,7 +142,34 @@ def as_compose(line: str, parts: Sequence[str]) -> list[str]:
     return [f"vllm-1  | {line}"]
 
 
-WRAPPINGS = (as_plain, as_cri, as_docker, as_journal, as_journal_json, as_compose)
+def as_cloud(line: str, parts: Sequence[str]) -> list[str]:
+    return [json.dumps({"severity": "ERROR", "textPayload": line})]
+
+
+def as_json_in_cri(line: str, parts: Sequence[str]) -> list[str]:
+    return [f"{STAMP} stdout F {json.dumps({'log': line})}"]
+
+
+def as_field(line: str, parts: Sequence[str]) -> list[str]:
+    return [f'    "message": {json.dumps(line)},']
+
+
+def as_description(line: str, parts: Sequence[str]) -> list[str]:
+    return [f"      Message:      {line}"]
+
+
+def as_pairs(line: str, parts: Sequence[str]) -> list[str]:
+    return [f"ts={STAMP} level=error msg={json.dumps(line)} pod=vllm-0"]
+
+
+def as_export(line: str, parts: Sequence[str]) -> list[str]:
+    return [json.dumps({"data": {"result": [{"values": [["1761269217000000000", line]]}]}})]
+
+
+WRAPPINGS = (
+    *(as_plain, as_cri, as_docker, as_journal, as_journal_json, as_compose, as_cloud),
+    *(as_json_in_cri, as_field, as_description, as_pairs, as_export),
+)
 
 
 def _texts() -> list[str]:
@@ -153,7 +180,20 @@ def _texts() -> list[str]:
 
 
 QUOTED = _texts()
-around = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), max_size=12)
+around = st.one_of(
+    st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), max_size=12),
+    st.sampled_from(
+        (
+            "4.00it/s]",
+            "100%| ",
+            "' \"",
+            "\\",
+            "{'error': {'message': '",
+            '{"log":"',
+            "', params: None",
+        )
+    ),
+)
 written = st.builds("{}{}{}".format, around, st.sampled_from(QUOTED), around)
 clients = st.builds(
     Client,

@@ -185,8 +185,8 @@ _OUT_OF_MEMORY = (
 )
 _SCRATCHPAD = r"memory space (?:smem|vmem|cmem|sflag|dreg|tmem|semaphore)"
 _RECOVERS = (
-    r"(?:\bautotun|\bretry|\bfall(?:s|ing)? ?back|\bskip|\bsmaller\b|\bdisabl|\bcontinu|\bignor"
-    r"|\breduc(?:ed|ing)\b|\bhalving\b)"
+    r"(?:\bautotun|\bretry(?:ing)?\b|\bfall(?:s|ing) ?back\b|\bskip(?:s|ped|ping)\b|\bcontinuing\b"
+    r"|\bignoring\b|\bwith (?:a )?smaller\b)"
 )
 """Words of a program that caught the failure, and goes on."""
 
@@ -421,6 +421,12 @@ _HOST = (
         "rust_allocation_failed",
         "memory allocation of",
         r"memory allocation of \d{1,20} bytes failed",
+        Confidence.CONFIRMED,
+    ),
+    _host(
+        "go_allocation_failed",
+        " error: runtime: ",
+        r"fatal error: runtime: (?:out of memory|cannot (?:allocate|map) )",
         Confidence.CONFIRMED,
     ),
     _host(
