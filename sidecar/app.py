@@ -6,11 +6,9 @@ final state can be scraped.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
-from pathlib import Path
-from urllib.parse import urlsplit
+from dataclasses import dataclass, field, replace
 
 from sidecar.catalog.signals import EVIDENCE
 from sidecar.classify.policy import Policy
@@ -18,30 +16,69 @@ from sidecar.clock import ClockLike
 from sidecar.config import Settings, split_listen
 from sidecar.export.http import HttpServer, Views
 from sidecar.export.metrics import Exposition
+from sidecar.model.checkpoint import Checkpoint, Position
 from sidecar.model.report import Report
-from sidecar.model.samples import Tick
+from sidecar.model.samples import Instant, Tick
 from sidecar.model.verdict import Judgement
 from sidecar.model.vocabulary import Source
-from sidecar.parse.metric_roles import ExpositionReader
 from sidecar.pipeline import Pipeline, Step
 from sidecar.sources.base import SourceLike
-from sidecar.sources.cgroup import CgroupSource
-from sidecar.sources.kernel_log import KernelLogSource
-from sidecar.sources.nvml import NvmlSource
-from sidecar.sources.process import ProcessSource
-from sidecar.sources.vllm_health import VllmHealthSource
-from sidecar.sources.vllm_log import VllmLogSource
-from sidecar.sources.vllm_metrics import VllmMetricsSource
+from sidecar.state import StateFile
 from sidecar.ticker import Ticker
+from sidecar.wiring import asked_for, build_sources
 
-SCRAPE_LIMIT_S = 5.0
-"""Seconds for one answer of vLLM. Scrapes of 1.5 to 4.8 s were seen on starved servers, so a limit
-below the interval would take a slow server for a dead one."""
-READ_LIMIT_S = 2.0
 KEPT_WINDOWS = 1000
 LATE_INTERVALS = 3
 OPEN_LIMIT_S = 2.0
 CLOSE_LIMIT_S = 0.5
+
+
+class Keeper:
+    """Keeps the checkpoint: written before a step is shown, so that nothing shown is ever lost."""
+
+    def __init__(
+        self, pipeline: Pipeline, file: StateFile | None, complain: Callable[[str], None]
+    ) -> None:
+        self.pipeline = pipeline
+        self.file = file
+        self.complain = complain
+        self.kept: Checkpoint | None = None
+
+    async def restore(self, now: Instant) -> Mapping[str, Position]:
+        """Go on from the last checkpoint; returns how far each log was read.
+
+        Raises:
+            ConfigError: the directory for the state cannot be used.
+        """
+        checkpoint = None if self.file is None else await self.file.load()
+        if checkpoint is None:
+            return {}
+        self.pipeline.restore(checkpoint, now)
+        return checkpoint.positions
+
+    async def keep(self, now: Instant) -> None:
+        """Write the checkpoint if this step changed it."""
+        if self.file is None:
+            return
+        checkpoint = self.pipeline.checkpoint(now)
+        if self.kept is None or replace(checkpoint, saved_unix=self.kept.saved_unix) != self.kept:
+            failed_before = self.file.failures
+            await self.file.save(checkpoint)
+            self.kept = checkpoint
+            if self.file.failures > failed_before == 0:
+                self.complain("state_not_saved")
+
+    def close(self) -> None:
+        """Let the file go."""
+        if self.file is not None:
+            self.file.close()
+
+
+def state_file(settings: Settings) -> StateFile | None:
+    """The file for this server's checkpoint: another target or other logs are another server."""
+    if settings.state_dir is None:
+        return None
+    return StateFile(settings.state_dir, "\n".join((settings.target, *settings.log)))
 
 
 @dataclass(slots=True)
@@ -67,72 +104,6 @@ class Board:
         return self.clock.now().monotonic - self.last_tick < LATE_INTERVALS * self.interval_s
 
 
-def build_sources(settings: Settings, clock: ClockLike) -> tuple[SourceLike, ...]:
-    """Every source that the settings ask for. The order is the order of reports."""
-    process = ProcessSource(
-        clock,
-        limit_s=READ_LIMIT_S,
-        pid=None if settings.pid == "auto" else settings.pid,
-        port=local_port(settings.target),
-    )
-    sources: list[SourceLike] = [
-        VllmMetricsSource(
-            clock,
-            settings.target + settings.metrics_path,
-            ExpositionReader(max_engines=settings.max_engines).read,
-            limit_s=SCRAPE_LIMIT_S,
-            token_file=settings.target_token_file,
-            ca_file=settings.target_ca_file,
-        ),
-        VllmHealthSource(
-            clock,
-            settings.target + settings.health_path,
-            limit_s=SCRAPE_LIMIT_S,
-            version_url=f"{settings.target}/version",
-            token_file=settings.target_token_file,
-            ca_file=settings.target_ca_file,
-        ),
-        process,
-    ]
-    if settings.log:
-        sources.append(VllmLogSource(clock, [Path(spec) for spec in settings.log]))
-    if settings.cgroup != "off":
-        explicit = None if settings.cgroup == "auto" else Path(settings.cgroup)
-        sources.append(
-            CgroupSource(clock, limit_s=READ_LIMIT_S, path=explicit, pid=lambda: process.root_pid)
-        )
-    if settings.kernel_log != "off":
-        path = "/dev/kmsg" if settings.kernel_log == "auto" else settings.kernel_log
-        sources.append(KernelLogSource(clock, path=Path(path)))
-    if settings.gpu != "off":
-        sources.append(NvmlSource(clock, limit_s=READ_LIMIT_S, indexes=settings.gpu_indexes))
-    return tuple(sources)
-
-
-def local_port(target: str) -> int | None:
-    """The port of a target on this host, None for one elsewhere: its port says nothing here."""
-    parts = urlsplit(target)
-    host = parts.hostname or ""
-    if host != "localhost" and not host.startswith("127.") and host not in {"::1", "0.0.0.0"}:  # noqa: S104
-        return None
-    return parts.port or (443 if parts.scheme == "https" else 80)
-
-
-def asked_for(settings: Settings) -> frozenset[Source]:
-    """The sources that were asked for by name: their failure leaves a window ``unknown``."""
-    asked = {Source.VLLM_METRICS, Source.VLLM_HEALTH}
-    if settings.log:
-        asked.add(Source.VLLM_LOG)
-    for source, value in (
-        (Source.CGROUP, settings.cgroup),
-        (Source.KERNEL_LOG, settings.kernel_log),
-        (Source.NVML, settings.gpu),
-    ):
-        if value not in {"auto", "off"}:
-            asked.add(source)
-    return frozenset(asked)
-
-
 async def run(
     settings: Settings,
     clock: ClockLike,
@@ -141,13 +112,16 @@ async def run(
     without: frozenset[Source] = frozenset(),
     listening: Callable[[str, int], None] = lambda _host, _port: None,
     observe: Callable[[Step], None] = lambda _step: None,
+    complain: Callable[[str], None] = lambda _event: None,
 ) -> None:
     """Run the daemon until ``stop`` is set.
 
-    ``without``: sources to leave out. ``listening`` is told where the HTTP server listens; ``observe`` is shown every step.
+    ``without``: sources to leave out. ``listening`` is told where the HTTP server listens;
+    ``observe`` is shown every step; ``complain`` hears of what goes wrong with ourselves, once.
 
     Raises:
-        ConfigError: the listen address cannot be had.
+        ConfigError: the listen address or the folder for the state cannot be had, or a place of the
+            log is of no known form.
     """
     board = Board(clock=clock, interval_s=settings.interval)
     pipeline = Pipeline(
@@ -156,8 +130,14 @@ async def run(
         configured=asked_for(settings),
     )
 
-    def consume(tick: Tick) -> None:
+    keeper = Keeper(pipeline, state_file(settings), complain)
+    positions = await keeper.restore(clock.now())
+    built = build_sources(settings, clock, positions)
+    sources = tuple(source for source in built if source.name not in without)
+
+    async def consume(tick: Tick) -> None:
         step = pipeline.step(tick)
+        await keeper.keep(tick.at)
         board.post(step)
         observe(step)
 
@@ -172,7 +152,7 @@ async def run(
         port = await server.start(host, port)
         stack.push_async_callback(server.stop, 0.5)
         listening(host, port)
-        sources = tuple(s for s in build_sources(settings, clock) if s.name not in without)
+        stack.callback(keeper.close)
         stack.push_async_callback(close_all, sources)
         await unless(stop, open_all(sources))
         await Ticker(

@@ -25,6 +25,7 @@ RUN_OPTIONS: tuple[tuple[str, str, str], ...] = (
     ("pid", "auto|N", "pid of the server (default auto: who listens on the target's port)"),
     ("kernel-log", "auto|off|PATH", "kernel log (default auto: /dev/kmsg where allowed)"),
     ("gpu", "auto|off|INDEX,...", "GPUs to watch (default auto)"),
+    ("state-dir", "PATH", "keep what was counted and read over our own restart"),
     ("max-preemptions-per-request", "N", "tolerated preemptions per request (default 0.01)"),
     ("max-engines", "N", "engines shown apart, 1 to 64 (default 64)"),
 )
@@ -63,10 +64,11 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", metavar=metavar, help=text, default=argparse.SUPPRESS)
     parser.add_argument(
         "--log",
-        metavar="PATH",
+        metavar="SPEC",
         action="append",
         default=argparse.SUPPRESS,
-        help="file with vLLM's log; may be given several times",
+        help="vLLM's log: PATH, cri:PATH, docker:PATH, journald:UNIT, kubernetes:CONTAINER or stdin; "
+        "may be given several times",
     )
     parser.add_argument("--config", metavar="FILE", type=Path, help="settings in a TOML file")
 

@@ -8,6 +8,7 @@ import difflib
 import os
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -26,7 +27,6 @@ from sidecar.errors import ConfigError
 from sidecar.parse.quantity import parse_duration
 
 ENV_PREFIX = "VLLM_SIDECAR_"
-OTHER_LOG_PLACES = ("cri:", "docker:", "journald:", "kubernetes:")
 MAX_PORT = 65535
 
 
@@ -80,13 +80,6 @@ def check_listen(listen: str) -> str:
     return listen
 
 
-def check_log(spec: str) -> str:
-    """A place where vLLM's log is."""
-    if spec.startswith(OTHER_LOG_PLACES) or spec == "stdin":
-        raise ValueError("only the path of a file can be followed by this version")
-    return spec
-
-
 Seconds = Annotated[float, BeforeValidator(to_seconds)]
 
 
@@ -126,9 +119,15 @@ class Settings(BaseSettings):
     """Where our own HTTP server listens."""
 
     log: Annotated[
-        list[Annotated[str, AfterValidator(check_log)]], NoDecode, BeforeValidator(to_list)
+        list[Annotated[str, Field(min_length=1)]], NoDecode, BeforeValidator(to_list)
     ] = []
-    """Paths of vLLM's log. Default none: then CUDA OOM is not observable, and ``check`` says so."""
+    """Where vLLM's log is: ``PATH`` (a file, a folder, a pattern), ``cri:PATH``, ``docker:PATH``,
+    ``journald:UNIT``, ``kubernetes:CONTAINER``, ``stdin``. Default none: then CUDA OOM is not
+    observable, and ``check`` says so."""
+
+    state_dir: Path | None = None
+    """Folder in which the state outlives our own restart: how far logs were read, what was counted.
+    Default none: counters begin at 0 and logs at their end."""
 
     cgroup: str = "auto"
     """``auto``: the server's, by its pid; ``off``; or the directory of a memory cgroup."""
@@ -170,6 +169,25 @@ class Settings(BaseSettings):
     def gpu_indexes(self) -> tuple[int, ...] | None:
         """The GPUs that are watched, None for all."""
         return None if self.gpu == "auto" else tuple(int(part) for part in self.gpu.split(","))
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What Kubernetes tells a container of where it runs; None outside of a cluster."""
+
+    host: str | None
+    port: int
+    pod: str | None
+
+
+def read_cluster() -> Cluster:
+    """Our cluster: the API's address is in every pod, POD_NAME where the manifest gives it."""
+    port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    return Cluster(
+        host=os.environ.get("KUBERNETES_SERVICE_HOST") or None,
+        port=int(port) if port.isascii() and port.isdigit() else 443,
+        pod=os.environ.get("POD_NAME") or os.environ.get("HOSTNAME") or None,
+    )
 
 
 def load(options: Mapping[str, object], *, file: Path | None = None) -> Settings:

@@ -14,6 +14,7 @@ from sidecar.classify.policy import Policy
 from sidecar.classify.preemption import is_lasting
 from sidecar.derive.episodes import Episodes
 from sidecar.derive.totals import Totals
+from sidecar.model.checkpoint import Checkpoint
 from sidecar.model.evidence import Weight
 from sidecar.model.report import ClockStatus, Report
 from sidecar.model.samples import Instant, Tick
@@ -68,6 +69,29 @@ class Pipeline:
         self.unexplained = self.open = None
         at = self.last_tick
         return tuple(self.close(window, at) for window in rest) if at is not None else ()
+
+    def checkpoint(self, now: Instant) -> Checkpoint:
+        """What must be kept so that a later run goes on from this step."""
+        return Checkpoint(
+            saved_unix=now.unix,
+            positions=self.server.positions,
+            evidence=dict(self.totals.evidence),
+            windows=dict(self.totals.windows),
+            last_evidence=dict(self.totals.last_evidence),
+            episodes=self.episodes.memory(),
+            incident=self.server.incidents.memory(),
+            preemption_total=self.server.log_events.preemption_total,
+        )
+
+    def restore(self, checkpoint: Checkpoint, now: Instant) -> None:
+        """Go on from a checkpoint; to be called before the first step."""
+        self.server.positions = checkpoint.positions
+        self.totals.evidence.update(checkpoint.evidence)
+        self.totals.windows.update(checkpoint.windows)
+        self.totals.last_evidence.update(checkpoint.last_evidence)
+        self.episodes.remember(checkpoint.episodes, now)
+        self.server.incidents.remember(checkpoint.incident, now)
+        self.server.log_events.preemption_total = checkpoint.preemption_total
 
     # Windows
 

@@ -6,7 +6,7 @@ is done on the monotonic clock. A late point is skipped and counted; the grid ne
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from sidecar.clock import ClockLike
@@ -104,7 +104,7 @@ class Ticker:
     clock: ClockLike
     interval_s: float
     sources: Sequence[SourceLike]
-    consume: Callable[[Tick], None]
+    consume: Callable[[Tick], Awaitable[None]]
     stop: asyncio.Event
 
     async def run(self) -> None:
@@ -155,7 +155,7 @@ class Ticker:
         at = grid.place(due, now)
         flying = sampler.start(self.sources)
         await asyncio.wait(flying, timeout=min(GATHER_MOST_S, GATHER_SHARE * self.interval_s))
-        self.consume(
+        await self.consume(
             Tick(
                 at=at,
                 samples=sampler.take(),
@@ -173,7 +173,7 @@ class Ticker:
             await asyncio.wait(sampler.start(quick), timeout=WAKE_GATHER_S)
         samples = sampler.take()
         if samples:
-            self.consume(Tick(at=self.clock.now(), samples=samples, on_grid=False))
+            await self.consume(Tick(at=self.clock.now(), samples=samples, on_grid=False))
 
     async def watch(
         self, source: Waking, woken: dict[int, SourceLike], ready: asyncio.Event

@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
@@ -30,6 +31,11 @@ COMPONENTS = {
     "prometheus": lambda: shutil.which("prometheus") is not None,
     "gcc": lambda: shutil.which("gcc") is not None,
     "uml": lambda: shutil.which("linux.uml") is not None,
+    "openssl": lambda: shutil.which("openssl") is not None,
+    "logrotate": lambda: Path("/usr/sbin/logrotate").exists(),
+    "journald": lambda: (
+        Path("/lib/systemd/systemd-journald").exists() and shutil.which("journalctl") is not None
+    ),
     "root": lambda: os.geteuid() == 0,
 }
 

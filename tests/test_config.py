@@ -33,6 +33,7 @@ OPTIONS = (
     Option("window", ("30s", "1m", "1h"), (30.0, 60.0, 3600.0)),
     Option("listen", ("0.0.0.0:1", "[::1]:2", "h:3"), ("0.0.0.0:1", "[::1]:2", "h:3")),
     Option("log", ("/a", "/b", "/c"), (["/a"], ["/b"], ["/c"]), "['{}']"),
+    Option("state_dir", ("/a", "/b", "/c"), (Path("/a"), Path("/b"), Path("/c"))),
     Option("cgroup", ("off", "/b", "auto"), ("off", "/b", "auto")),
     Option("pid", ("11", "12", "auto"), (11, 12, "auto")),
     Option("kernel_log", ("off", "/b", "auto"), ("off", "/b", "auto")),

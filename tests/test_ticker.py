@@ -89,6 +89,10 @@ class Ticking:
     def extra(self) -> list[Tick]:
         return [tick for tick in self.ticks if not tick.on_grid]
 
+    async def consume(self, tick: Tick) -> None:
+        """Take a tick in."""
+        self.ticks.append(tick)
+
     def points(self) -> list[float]:
         """Of the grid, in seconds after its first second."""
         return [round(tick.at.unix - ON_GRID, 6) for tick in self.grid]
@@ -101,7 +105,7 @@ async def ticking(
     stop = asyncio.Event()
     seen = Ticking(clock)
     ticker = Ticker(
-        clock=clock, interval_s=interval_s, sources=sources, consume=seen.ticks.append, stop=stop
+        clock=clock, interval_s=interval_s, sources=sources, consume=seen.consume, stop=stop
     )
     task = asyncio.create_task(ticker.run())
     await settle()
@@ -239,13 +243,17 @@ async def test_a_storm_of_wake_ups_is_bounded() -> None:
         assert 10 <= len(seen.extra) <= 10 / WAKE_GAP_S + 2
 
 
+async def ignore(_tick: Tick) -> None:
+    """A consumer that wants nothing."""
+
+
 async def test_a_source_that_raises_ends_the_run_loudly() -> None:
     clock = FakeClock(unix=ON_GRID)
     ticker = Ticker(
         clock=clock,
         interval_s=5.0,
         sources=[Quick(clock), Broken(clock)],
-        consume=lambda _: None,
+        consume=ignore,
         stop=asyncio.Event(),
     )
     task = asyncio.create_task(ticker.run())

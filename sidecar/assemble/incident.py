@@ -1,7 +1,8 @@
 """One incident, one cause: what follows a failure is its consequence, not a second failure."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from sidecar.model.checkpoint import IncidentMemory
 from sidecar.model.evidence import Evidence, Weight
 from sidecar.model.samples import Instant
 from sidecar.model.vocabulary import Cause
@@ -19,12 +20,15 @@ class Incident:
 
     opened: Instant
     last: Instant
+    stamp: float | None = None
     root: Evidence | None = None
     seen: set[tuple[Cause, str]] = field(default_factory=set)
 
     def take(self, evidence: Evidence) -> None:
         """Join a piece of evidence."""
         self.last = max(self.last, evidence.at)
+        if evidence.stamp is not None:
+            self.stamp = evidence.stamp
         self.seen.add((evidence.cause, evidence.signal))
         if evidence.weight is Weight.ROOT and (
             self.root is None or rank(evidence.cause) < rank(self.root.cause)
@@ -45,7 +49,7 @@ class Incidents:
         (a repetition of what is known, or a consequence whose root is known).
         """
         incident = self.running
-        if incident is None or not self.belongs(evidence.at):
+        if incident is None or not self.belongs(evidence):
             incident = self.running = Incident(opened=evidence.at, last=evidence.at)
             incident.take(evidence)
             return evidence
@@ -54,9 +58,44 @@ class Incidents:
         incident.take(evidence)
         return None if known or explained else evidence
 
-    def belongs(self, at: Instant) -> bool:
-        """Whether something at this instant belongs to the running incident."""
-        return self.running is not None and (at.monotonic - self.running.last.monotonic <= JOIN_S)
+    def belongs(self, evidence: Evidence) -> bool:
+        """Whether a piece of evidence belongs to the running incident, by the later of two clocks.
+
+        Lines that were read late arrive at once; their own stamps keep incidents apart.
+        """
+        incident = self.running
+        if incident is None:
+            return False
+        gap = evidence.at.monotonic - incident.last.monotonic
+        if evidence.stamp is not None and incident.stamp is not None:
+            gap = max(gap, evidence.stamp - incident.stamp)
+        return gap <= JOIN_S
+
+    def memory(self) -> IncidentMemory | None:
+        """The running incident as it is kept over our own restart."""
+        incident = self.running
+        if incident is None:
+            return None
+        return IncidentMemory(
+            opened=incident.opened.unix,
+            last=incident.last.unix,
+            stamp=incident.stamp,
+            root=incident.root,
+            seen=frozenset(incident.seen),
+        )
+
+    def remember(self, memory: IncidentMemory | None, now: Instant) -> None:
+        """Go on with an incident that ran before our restart."""
+        if memory is None:
+            return
+        root = memory.root
+        self.running = Incident(
+            opened=now.when(memory.opened),
+            last=now.when(memory.last),
+            stamp=memory.stamp,
+            root=None if root is None else replace(root, at=now.when(root.at.unix)),
+            seen=set(memory.seen),
+        )
 
     def see_tokens(self, at: Instant) -> None:
         """Tokens were made: an incident that lies a while back is over."""

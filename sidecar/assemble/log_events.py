@@ -30,6 +30,7 @@ class LogEvents:
             confidence=row.confidence,
             phase=row.phase or phase,
             amount=event.amount,
+            stamp=event.stamp,
         )
         total = event.numbers.get("total")
         if row.cause is Cause.PREEMPTION and total is not None:

@@ -12,11 +12,13 @@ from sidecar.assemble.progress import Progress, has_work
 from sidecar.assemble.survival import Survival
 from sidecar.assemble.window import OpenWindow
 from sidecar.catalog.signatures import SIGNATURES, Mark
+from sidecar.model.checkpoint import Position
 from sidecar.model.evidence import Evidence, Weight
 from sidecar.model.readings import (
     CgroupReading,
     HealthReading,
     KernelReading,
+    LogEvent,
     LogReading,
     MetricsReading,
     NvmlReading,
@@ -59,6 +61,8 @@ class Server:
             source: SourceStatus(configured=source in wanted) for source in Source
         }
         self.log = LogStatus()
+        self.past: tuple[LogEvent, ...] = ()
+        self.positions: Mapping[str, Position] = {}
         self.version: str | None = None
         self.metrics: MetricsReading | None = None
         self.nvml: NvmlReading | None = None
@@ -188,6 +192,8 @@ class Server:
         """Lines arrived in vLLM's log."""
         self.life.log_is_read = True
         self.log = add_log(self.log, reading)
+        self.positions = reading.positions or self.positions
+        self.past = reading.past or self.past
         for event in reading.events:
             row = SIGNATURES.get(event.signature)
             if row is not None and row.mark is not None:
@@ -218,8 +224,18 @@ class Server:
         if sample.source is Source.VLLM_METRICS and sample.fault in GONE:
             window.last_refusal = sample.at
             self.survival.last_refusal = sample.at
-            return self.life.see_refusal(sample.at)
+            return (*self.life.see_refusal(sample.at), *self.take_past())
         return ()
+
+    def take_past(self) -> tuple[Evidence, ...]:
+        """What the log said of the end of a server that was dead before we came."""
+        past, self.past = self.past, ()
+        if self.life.has_served:
+            return ()
+        starts = [n for n, event in enumerate(past) if is_start(event)]
+        last_life = past[starts[-1] :] if starts else past
+        told = (self.log_events.read(event, self.life.phase) for event in last_life)
+        return tuple(e for e in told if e is not None and e.cause is not Cause.PREEMPTION)
 
     def admit(self, evidence: Evidence) -> tuple[Evidence, ...]:
         """The evidence that counts now, with its phase: neither explained nor told before."""
@@ -262,6 +278,12 @@ class Server:
 def is_near(one: Instant, other: Instant) -> bool:
     """Whether two moments can belong to one death."""
     return abs(one.monotonic - other.monotonic) <= RUMOUR_S
+
+
+def is_start(event: LogEvent) -> bool:
+    """Whether a line told that a server begins."""
+    row = SIGNATURES.get(event.signature)
+    return row is not None and row.mark is Mark.STARTING
 
 
 def add_log(log: LogStatus, reading: LogReading) -> LogStatus:

@@ -136,7 +136,7 @@ THROUGHPUT_ROLES: Mapping[str, str] = {
     "generation": roles.GENERATION_TOKENS,
 }
 HOST_EVENTS = ("low", "high", "max", "oom", "oom_kill", "oom_group_kill")
-LOG_DROPS = ("too_long", "overflow", "read_error", "users_text", OTHER)
+LOG_DROPS = ("too_long", "overflow", "lost", "read_error", "users_text", OTHER)
 """Why parts of vLLM's log were not read; any further reason counts as ``other``."""
 INFO_LABELS = (
     "model_name",

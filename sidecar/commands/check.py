@@ -7,7 +7,7 @@ from typing import Literal
 
 import uvloop
 
-from sidecar.app import asked_for, build_sources, close_all, open_all
+from sidecar.app import close_all, open_all
 from sidecar.classify.decide import find_observable
 from sidecar.classify.policy import Policy
 from sidecar.clock import Clock
@@ -16,6 +16,7 @@ from sidecar.export.results import Json, encode
 from sidecar.model.samples import Sample, Tick
 from sidecar.model.vocabulary import Cause, Fault, Source
 from sidecar.pipeline import Pipeline
+from sidecar.wiring import asked_for, build_sources
 
 REMEDIES: dict[Cause, str] = {
     Cause.PREEMPTION: "let --target and --metrics-path name a vLLM server that runs without"
@@ -55,7 +56,7 @@ class Finding:
 async def look(settings: Settings) -> Finding:
     """Sample every source once."""
     clock = Clock()
-    sources = build_sources(settings, clock)
+    sources = build_sources(settings, clock, {})
     await open_all(sources)
     samples: list[Sample] = list(await asyncio.gather(*(source.sample() for source in sources)))
     await close_all(sources)

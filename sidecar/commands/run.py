@@ -27,6 +27,7 @@ def run_daemon(settings: Settings) -> int:
             stop,
             listening=journal.tell_listening,
             observe=journal.tell_changes,
+            complain=journal.log.warning,
         )
 
     run_until_signal(body)

@@ -1,6 +1,6 @@
 """A cause that holds over windows. Alert labels come from episodes, so they do not flap."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sidecar.model.samples import Instant
@@ -51,6 +51,19 @@ class Episodes:
             episode.age_out(at, self.quiet_s(cause))
             if not episode.levels:
                 del self.running[cause]
+
+    def memory(self) -> dict[Cause, dict[Severity, float]]:
+        """When each severity of each episode was last shown, in unix seconds."""
+        return {
+            cause: {level: at.unix for level, at in episode.levels.items()}
+            for cause, episode in self.running.items()
+        }
+
+    def remember(self, memory: Mapping[Cause, Mapping[Severity, float]], now: Instant) -> None:
+        """Go on with the episodes that ran before our restart."""
+        for cause, levels in memory.items():
+            shown = {level: now.when(unix) for level, unix in levels.items()}
+            self.running[cause] = Episode(levels=shown)
 
     def quiet_s(self, cause: Cause) -> float:
         """Seconds without a sign that end an episode."""

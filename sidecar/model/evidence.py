@@ -22,7 +22,10 @@ class Weight(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One observation that speaks for ``cause``. ``signal`` is a closed-set name."""
+    """One observation that speaks for ``cause``. ``signal`` is a closed-set name.
+
+    ``stamp``: the time a log line bears, see ``LogEvent``.
+    """
 
     cause: Cause
     kind: Kind
@@ -34,3 +37,4 @@ class Evidence:
     phase: Phase = Phase.UNKNOWN
     amount: float = 1.0
     engine: str | None = None
+    stamp: float | None = None

@@ -59,7 +59,9 @@ class LogEvent:
     """A line of vLLM's log that matched a signature: its id and numbers, never its text.
 
     ``at_monotonic``/``at_unix`` are the arrival of the line; ``origin`` is the process that wrote
-    it, as a closed word (``api_server``, ``engine``, ``worker``, ``unknown``).
+    it, as a closed word (``api_server``, ``engine``, ``worker``, ``unknown``). ``stamp`` is the time
+    that the line itself bears, by the server's clock, in seconds since the year began: lines that are
+    read late come all at once, and only their stamps tell how far apart they were written.
     """
 
     signature: str
@@ -67,18 +69,25 @@ class LogEvent:
     at_unix: float
     origin: str = "unknown"
     amount: float = 1.0
+    stamp: float | None = None
     numbers: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class LogReading:
-    """What arrived in the log since the last sample."""
+    """What arrived in the log since the last sample.
+
+    ``past``: what the log said before we came, told once; it counts only if the server turns out to be
+    dead by then. ``positions``: how far each place was read for it, by name, as values that JSON knows.
+    """
 
     events: tuple[LogEvent, ...] = ()
+    past: tuple[LogEvent, ...] = ()
     lines: int = 0
     bytes: int = 0
     lag_bytes: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict)
+    positions: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

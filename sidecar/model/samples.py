@@ -17,6 +17,10 @@ class Instant:
     monotonic: float
     unix: float
 
+    def when(self, unix: float) -> "Instant":
+        """The moment that the wall clock called ``unix``, seen from this one; never after it."""
+        return Instant(self.monotonic - max(0.0, self.unix - unix), unix)
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:

@@ -1,22 +1,32 @@
-"""Following a file that grows, rotates, is truncated, vanishes and comes back.
+"""Following a log that grows, rotates, is truncated, vanishes and comes back. Blocking: for a thread.
 
-Only ``stat`` and reads of bounded size, so a call is short and never blocks on a regular file.
+Only ``stat`` and reads of bounded size, so a call is short wherever the disk is.
 """
 
 import errno
+import gzip
 import os
 import stat
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from sidecar.model.vocabulary import Fault
+from sidecar.sources.log_places.chain import Chain, RotatedChain
+from sidecar.sources.log_places.lines import LONGEST_LINE, LineCutter
+from sidecar.sources.log_places.position import HEAD_BYTES, FilePosition, fingerprint
+
+__all__ = ["LONGEST_LINE", "MOST_BYTES", "Portion", "Tail", "fault_of_file"]
 
 MOST_BYTES: Final = 1024 * 1024
 """Bytes that one call reads at most; what is left is told as lag."""
-LONGEST_LINE: Final = 256 * 1024
-"""Bytes of a line that is still kept together; longer ones are dropped and counted."""
-_HEAD_BYTES: Final = 64
+_MOST_FILES: Final = 4
+"""Files that one call goes through at most."""
+_KNOWN_HEAD: Final = 64
+"""Bytes of a begin that must be alike for a file to be taken for the copy of another."""
 _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _FAULTS: Final = {
     errno.ENOENT: Fault.ABSENT,
@@ -26,161 +36,419 @@ _FAULTS: Final = {
     errno.ELOOP: Fault.ABSENT,
 }
 
+Pread = Callable[[int, int, int], bytes]
+"""``os.pread``: descriptor, bytes, offset."""
+
 
 @dataclass(frozen=True, slots=True)
 class Portion:
     """Complete lines, each with its end, in the order in which they were written.
 
-    ``lag_bytes`` are written but not read; ``overlong`` lines were dropped.
+    ``lag_bytes`` are written but not read. Of what is not in ``data``: ``overlong`` lines were too
+    long, ``overflow`` lines came faster than they could be kept, ``lost`` times a piece of unknown
+    size may have been gone before it could be read. ``stream`` names the one log of a place with several, and
+    ``above`` is what stands above the first line of a stream that was begun amid its log.
     """
 
     data: bytes = b""
     lag_bytes: int = 0
     overlong: int = 0
+    overflow: int = 0
+    lost: int = 0
+    stream: str = ""
+    above: bytes = b""
 
 
 class Tail:
-    """Follows ``path``, from the end of what is there; a file that appears later is read whole.
+    """Follows a log, from the end of what is there; one that appears later is read whole.
 
-    A renamed or deleted file is read to its end before its successor is begun.
+    A file that was left for a newer one is read to its end before its successor is begun. With
+    ``resume`` reading begins there, in whatever file that place is by now. ``above`` is what stands
+    in front of the place of the first read, in whole lines; ``resumed`` tells that ``resume`` was found.
     """
 
-    def __init__(self, path: Path, *, from_start: bool = False, most: int = MOST_BYTES) -> None:
-        self._path = path
+    def __init__(
+        self,
+        log: Path | Chain,
+        *,
+        from_start: bool = False,
+        most: int = MOST_BYTES,
+        resume: FilePosition | None = None,
+        above_bytes: int = 0,
+        pread: Pread = os.pread,
+    ) -> None:
+        self._chain: Chain = RotatedChain(log) if isinstance(log, Path) else log
         self._from_start = from_start
         self._most = most
-        self._file: int | None = None
+        self._resume = resume
+        self._above_bytes = above_bytes
+        self._pread = pread
+        self._file: _File | None = None
         self._offset = 0
         self._head = b""
-        self._partial = b""
-        self._skipping = False
-        self._overlong = 0
+        self._mtime_ns = 0
+        self._cutter = LineCutter()
         self._looked_for = 0
+        self._lost = 0
+        self.above = b""
+        self.resumed = False
+        self.finished: FilePosition | None = None
 
-    def read(self) -> Portion | Fault:
+    @property
+    def identity(self) -> tuple[int, int] | None:
+        """Device and inode of the file that is read now."""
+        return None if self._file is None else self._file.identity
+
+    @property
+    def descriptor(self) -> int | None:
+        """The descriptor of the file that is read now."""
+        return None if self._file is None else self._file.descriptor
+
+    def read(self, most: int | None = None) -> Portion | Fault:
         """What was written since the last call, or why nothing can be known."""
+        most = self._most if most is None else most
         data = b""
-        for _ in range(3):
-            fault = self._opened()
-            if fault is not None:
-                return self._portion(data) if data else fault
+        for _ in range(_MOST_FILES):
             try:
-                new = self._new_bytes(self._most)
-                data = self._lines(new)
-                if new or data or not self._is_left():
+                fault = self._opened()
+                if fault is not None:
+                    return self._portion(data) if data else fault
+                new = self._new_bytes(most)
+                data += self._cutter.feed(new)
+                if new or not self._is_left():
                     break
+                data += self._cutter.finish()
+                self._go_on()
             except OSError as error:
+                # What was read of it is not to be read again when it can be opened again.
+                self._resume = self.position()
                 self.close()
-                return self._portion(data) if data else _fault(error)
-        else:
-            return self._portion(data)
-        if not data and self._looked_for > 1 and self._is_absent():
+                return self._portion(data) if data else fault_of_file(error)
+        if not data and self._looked_for > 1 and _is_absent(self._chain.live()):
             return Fault.ABSENT
         return self._portion(data)
 
+    def position(self) -> FilePosition | None:
+        """The place behind the last line that was given; None while no file is there."""
+        file = self._file
+        if file is None:
+            return self.finished
+        return FilePosition(
+            device=file.identity[0],
+            inode=file.identity[1],
+            offset=self._offset - self._cutter.waiting_bytes,
+            head=fingerprint(self._head),
+            head_bytes=len(self._head),
+        )
+
     def close(self) -> None:
-        """Give the file back; the next call would begin it anew at its end."""
+        """Give the file back; the next call would begin the log's live file anew."""
         if self._file is not None:
-            os.close(self._file)
+            self.finished = self.position()
+            self._file.close()
             self._file = None
 
     def _opened(self) -> Fault | None:
         if self._file is not None:
             return None
         try:
-            file = os.open(self._path, _FLAGS)
+            if self._resume is not None and self._take_up(self._resume):
+                return None
+            file = _open(self._chain.live(), self._pread)
         except OSError as error:
-            fault = _fault(error)
+            fault = fault_of_file(error)
             # What comes to be while we look for it is read from its begin.
             self._from_start = self._from_start or fault is Fault.ABSENT
             return fault
-        status = os.fstat(file)
-        if not stat.S_ISREG(status.st_mode):
-            os.close(file)
+        if file is None:
             return Fault.UNSUPPORTED
-        self._file = file
-        self._offset = 0 if self._from_start else status.st_size
-        self._from_start = True
-        self._head = os.pread(file, _HEAD_BYTES, 0)
-        # Begun amid a line, its rest would be taken for a line.
-        self._skipping = self._offset > 0 and os.pread(file, 1, self._offset - 1) != b"\n"
-        self._partial = b""
-        self._looked_for = 0
+        self._begin(file, 0 if self._from_start else file.size())
         return None
+
+    def _begin(self, file: "_File", offset: int) -> None:
+        """Read on in ``file``; the cutter has been emptied."""
+        self._file, self._offset = file, offset
+        self._from_start = True
+        self._looked_for = 0
+        self._head = file.pread(HEAD_BYTES, 0)
+        self._mtime_ns = file.mtime_ns()
+        self._cutter = _carried(self._cutter)
+        if not offset:
+            return
+        begin = max(0, offset - max(1, self._above_bytes))
+        above = file.pread(offset - begin, begin)
+        if not above.endswith(b"\n"):
+            # Begun amid a line, its rest would be taken for a line.
+            self._cutter.skip()
+        self.above = _whole_lines(above, amid=begin > 0)
+
+    def _take_up(self, place: FilePosition) -> bool:
+        """Begin where reading stopped, if the file of that place is found."""
+        for path in reversed(self._chain.generations()):
+            file = _tried(path, self._pread)
+            if file is None:
+                continue
+            if _is_at(file, place):
+                self._resume, self.resumed = None, True
+                self._begin(file, place.offset)
+                return True
+            file.close()
+        self._resume = None
+        self._lost += 1
+        return False
 
     def _new_bytes(self, most: int) -> bytes:
         file = self._file
         if file is None or most <= 0:
             return b""
-        size = os.fstat(file).st_size
+        size = file.size()
         if size != self._offset and self._is_rewritten(file, size):
-            self._offset, self._partial, self._skipping = 0, b"", False
-        data = os.pread(file, most, self._offset)
+            file = self._restarted(file)
+        data = file.pread(most, self._offset)
         self._offset += len(data)
+        self._mtime_ns = file.mtime_ns()
+        if data and data.count(0) == len(data):
+            self._offset = file.data_from(self._offset)
         return data
 
-    def _is_rewritten(self, file: int, size: int) -> bool:
+    def _is_rewritten(self, file: "_File", size: int) -> bool:
         """Whether the file was truncated, even if it has grown past our place since."""
-        head = os.pread(file, _HEAD_BYTES, 0)
+        head = file.pread(HEAD_BYTES, 0)
         known = self._head
-        self._head = head
-        return size < self._offset or not head.startswith(known)
+        if size >= self._offset and head.startswith(known):
+            self._head = head
+            return False
+        return True
 
-    def _lines(self, data: bytes) -> bytes:
-        """The complete lines; the last one waits for its end."""
-        if b"\0" in data:
-            # A writer that does not append leaves a hole when its file is truncated.
-            data = data.replace(b"\0", b"")
-        if self._skipping:
-            begin = data.find(b"\n") + 1
-            if not begin:
-                return b""
-            self._skipping, data = False, data[begin:]
-        data = self._partial + data
-        end = data.rfind(b"\n") + 1
-        self._partial = data[end:]
-        if len(self._partial) > LONGEST_LINE:
-            self._partial, self._skipping = b"", True
-            self._overlong += 1
-        return data[:end]
+    def _restarted(self, file: "_File") -> "_File":
+        """What to read now: the file from its begin, but first what it held if that was copied away."""
+        copy = self._copy_of(file)
+        if copy is not None:
+            self._file = copy
+            file.close()
+            return copy
+        self._lost += 1
+        self._cutter.finish()
+        self._offset, self._head = 0, file.pread(HEAD_BYTES, 0)
+        return file
+
+    def _copy_of(self, file: "_File") -> "_File | None":
+        """The newest older generation, if it is what ``file`` was before it was truncated."""
+        if len(self._head) < _KNOWN_HEAD:
+            return None
+        with suppress(OSError):
+            for path in list(self._chain.generations())[-2:-1]:
+                copy = _tried(path, self._pread)
+                if copy is None:
+                    continue
+                fresh = copy.mtime_ns() >= self._mtime_ns and copy.size() >= self._offset
+                if fresh and copy.identity != file.identity and _begins_with(copy, self._head):
+                    return copy
+                copy.close()
+        return None
 
     def _is_left(self) -> bool:
-        """Whether the file at its end was given up for another one at the path.
+        """Whether the file at its end was given up for another one.
 
         The writer may still hold the old one for a moment: so it is looked at once more first.
         """
         if self._file is None:
             return False
         try:
-            there = self._path.stat()
+            there = self._chain.live().stat()
         except OSError as error:
             self._looked_for += 1
-            if _fault(error) is Fault.DENIED:
+            if fault_of_file(error) is Fault.DENIED:
                 raise
             return False
-        here = os.fstat(self._file)
-        if (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino):
+        if (there.st_dev, there.st_ino) == self._file.identity:
             self._looked_for = 0
             return False
         self._looked_for += 1
-        if self._looked_for <= 1:
-            return False
-        last = self._partial + b"\n" if self._partial else b""
-        self.close()
-        if self._opened() is None:
-            self._partial = last
-        return True
+        return self._looked_for > 1
 
-    def _is_absent(self) -> bool:
-        return not os.path.lexists(self._path) or not self._path.exists()
+    def _go_on(self) -> None:
+        """Begin the next generation; the live one where it is not known which is the next."""
+        successor = self._successor()
+        file = None if successor is None else _tried(successor, self._pread)
+        self.close()
+        if file is not None:
+            self._begin(file, 0)
+        elif successor is not None and successor != self._chain.live():
+            self._lost += 1
+
+    def _successor(self) -> Path | None:
+        file = self._file
+        if file is None:
+            return None
+        try:
+            generations = self._chain.generations()
+        except OSError:
+            return None
+        for at, path in enumerate(generations[:-1]):
+            if self._is_ours(file, path):
+                return generations[at + 1]
+        # Ours is gone from the folder. What was written to after it is newer than it.
+        for path in generations:
+            with suppress(OSError):
+                if path.stat().st_mtime_ns > file.mtime_ns():
+                    return path
+        return None
+
+    def _is_ours(self, file: "_File", path: Path) -> bool:
+        """Whether ``path`` is the file that is read, or that file packed."""
+        other = _tried(path, self._pread)
+        if other is None:
+            return False
+        try:
+            if other.identity == file.identity:
+                return True
+            packed = isinstance(other, _PackedFile) and len(self._head) >= _KNOWN_HEAD
+            return packed and _begins_with(other, self._head)
+        finally:
+            other.close()
 
     def _portion(self, data: bytes) -> Portion:
-        overlong, self._overlong = self._overlong, 0
+        lost, self._lost = self._lost, 0
         lag = 0
         if self._file is not None:
-            lag = max(0, os.fstat(self._file).st_size - self._offset)
-        return Portion(data=data, lag_bytes=lag, overlong=overlong)
+            with suppress(OSError):
+                lag = max(0, self._file.size() - self._offset)
+        return Portion(data=data, lag_bytes=lag, overlong=self._cutter.take_overlong(), lost=lost)
 
 
-def _fault(error: OSError) -> Fault:
+class _File(Protocol):
+    """An open file."""
+
+    identity: tuple[int, int]
+    descriptor: int
+
+    def size(self) -> int: ...
+    def mtime_ns(self) -> int: ...
+    def pread(self, most: int, offset: int) -> bytes: ...
+    def data_from(self, offset: int) -> int: ...
+    def close(self) -> None: ...
+
+
+class _PlainFile:
+    """A regular file."""
+
+    def __init__(self, descriptor: int, status: os.stat_result, pread: Pread) -> None:
+        self.descriptor = descriptor
+        self.identity = (status.st_dev, status.st_ino)
+        self._pread = pread
+
+    def size(self) -> int:
+        return os.fstat(self.descriptor).st_size
+
+    def mtime_ns(self) -> int:
+        return os.fstat(self.descriptor).st_mtime_ns
+
+    def pread(self, most: int, offset: int) -> bytes:
+        return self._pread(self.descriptor, most, offset)
+
+    def data_from(self, offset: int) -> int:
+        """Where data begins again behind a hole of the file."""
+        try:
+            return os.lseek(self.descriptor, offset, os.SEEK_DATA)
+        except OSError:
+            return offset
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+
+class _PackedFile:
+    """A file that was packed with gzip; its offsets are those of the text in it."""
+
+    def __init__(self, descriptor: int, status: os.stat_result) -> None:
+        self.descriptor = descriptor
+        self.identity = (status.st_dev, status.st_ino)
+        # RFC 1952: the last four bytes are the length of the text, modulo 2^32.
+        self._size = int.from_bytes(os.pread(descriptor, 4, max(0, status.st_size - 4)), "little")
+        self._text = gzip.GzipFile(fileobj=os.fdopen(descriptor, "rb", closefd=False))
+
+    def size(self) -> int:
+        return self._size
+
+    def mtime_ns(self) -> int:
+        return os.fstat(self.descriptor).st_mtime_ns
+
+    def pread(self, most: int, offset: int) -> bytes:
+        try:
+            self._text.seek(offset)
+            return self._text.read(most)
+        except (EOFError, zlib.error) as error:
+            raise OSError(errno.EIO, "damaged") from error
+
+    def data_from(self, offset: int) -> int:
+        return offset
+
+    def close(self) -> None:
+        self._text.close()
+        os.close(self.descriptor)
+
+
+def _open(path: Path, pread: Pread) -> "_File | None":
+    """The file at ``path``; None if it is no regular one.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    descriptor = os.open(path, _FLAGS)
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        return None
+    if path.suffix == ".gz":
+        return _PackedFile(descriptor, status)
+    return _PlainFile(descriptor, status, pread)
+
+
+def _tried(path: Path, pread: Pread) -> "_File | None":
+    try:
+        return _open(path, pread)
+    except OSError:
+        return None
+
+
+def _is_absent(path: Path) -> bool:
+    try:
+        path.stat()
+    except OSError as error:
+        return fault_of_file(error) is Fault.ABSENT
+    return False
+
+
+def _begins_with(file: "_File", head: bytes) -> bool:
+    try:
+        return file.pread(len(head), 0) == head
+    except OSError:
+        return False
+
+
+def _is_at(file: "_File", place: FilePosition) -> bool:
+    """Whether ``place`` is in ``file``. Packed or copied it is known by its begin alone."""
+    here = file.identity == (place.device, place.inode)
+    if not (here or place.head_bytes >= _KNOWN_HEAD) or file.size() < place.offset:
+        return False
+    try:
+        return fingerprint(file.pread(place.head_bytes, 0)) == place.head
+    except OSError:
+        return False
+
+
+def _carried(before: LineCutter) -> LineCutter:
+    """A cutter for the next file that still owes the count of what was dropped before."""
+    before.finish()
+    return before
+
+
+def _whole_lines(text: bytes, *, amid: bool) -> bytes:
+    begin = text.find(b"\n") + 1 if amid else 0
+    return text[begin : text.rfind(b"\n") + 1].replace(b"\0", b"")
+
+
+def fault_of_file(error: OSError) -> Fault:
+    """The fault that names ``error``."""
     return _FAULTS.get(error.errno or 0, Fault.IO_ERROR)

@@ -21,7 +21,7 @@ async def test_windows_go_on_over_a_step(step_s: float) -> None:
     closed: list[Judgement] = []
     moments: list[float] = []
 
-    def consume(tick: Tick) -> None:
+    async def consume(tick: Tick) -> None:
         moments.append(tick.at.monotonic)
         closed.extend(pipeline.step(tick).closed)
 

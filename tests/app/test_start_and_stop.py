@@ -9,6 +9,7 @@ from sidecar.clock import Clock
 from sidecar.errors import ConfigError
 from sidecar.model.samples import Sample
 from sidecar.model.vocabulary import Source
+from sidecar.wiring import local_port
 from tests.app.running import Running, running, settings_for
 from tests.fakes.patience import until
 
@@ -110,4 +111,4 @@ async def test_it_is_ready_with_the_first_window_that_closes() -> None:
 def test_only_the_port_of_a_target_on_this_host_tells_its_process(
     target: str, port: int | None
 ) -> None:
-    assert app.local_port(target) == port
+    assert local_port(target) == port

@@ -1,0 +1,36 @@
+"""What outlives us: enough to go on after our own restart without losing or doubling anything."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sidecar.model.evidence import Evidence
+from sidecar.model.report import EvidenceKey
+from sidecar.model.vocabulary import Cause, Severity, Verdict
+
+Position = Mapping[str, object]
+"""How far one log was read, as values that JSON knows; only its place understands it."""
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentMemory:
+    """The running incident. Times are unix seconds; ``stamp`` is the log's own clock."""
+
+    opened: float
+    last: float
+    stamp: float | None
+    root: Evidence | None
+    seen: frozenset[tuple[Cause, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The state after one step: what was counted, and how far it was read for that."""
+
+    saved_unix: float
+    positions: Mapping[str, Position] = field(default_factory=dict)
+    evidence: Mapping[EvidenceKey, float] = field(default_factory=dict)
+    windows: Mapping[Verdict, int] = field(default_factory=dict)
+    last_evidence: Mapping[Cause, float] = field(default_factory=dict)
+    episodes: Mapping[Cause, Mapping[Severity, float]] = field(default_factory=dict)
+    incident: IncidentMemory | None = None
+    preemption_total: float | None = None

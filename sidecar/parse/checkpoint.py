@@ -1,0 +1,141 @@
+"""A checkpoint as JSON and back. What does not read as one is refused whole, never half believed."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from sidecar.catalog.signals import EVIDENCE
+from sidecar.model.checkpoint import Checkpoint, IncidentMemory
+from sidecar.model.evidence import Evidence, Weight
+from sidecar.model.report import EvidenceKey
+from sidecar.model.samples import Instant
+from sidecar.model.vocabulary import Cause, Confidence, Kind, Phase, Severity, Source, Verdict
+
+FORMAT = 1
+KNOWN = frozenset(EVIDENCE)
+
+
+def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
+    """The checkpoint as one line of JSON. It holds closed names, numbers, and places in logs."""
+    incident = checkpoint.incident
+    value = {
+        "format": FORMAT,
+        "saved": checkpoint.saved_unix,
+        "positions": checkpoint.positions,
+        "evidence": [
+            [key.cause, key.source, key.signal, total]
+            for key, total in checkpoint.evidence.items()
+            if total
+        ],
+        "windows": checkpoint.windows,
+        "last_evidence": checkpoint.last_evidence,
+        "episodes": checkpoint.episodes,
+        "preemption_total": checkpoint.preemption_total,
+        "incident": None
+        if incident is None
+        else {
+            "opened": incident.opened,
+            "last": incident.last,
+            "stamp": incident.stamp,
+            "root": None if incident.root is None else encode_evidence(incident.root),
+            "seen": sorted(incident.seen),
+        },
+    }
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def encode_evidence(evidence: Evidence) -> dict[str, object]:
+    """One piece of evidence."""
+    return {
+        "cause": evidence.cause,
+        "kind": evidence.kind,
+        "source": evidence.source,
+        "signal": evidence.signal,
+        "weight": evidence.weight,
+        "confidence": evidence.confidence,
+        "phase": evidence.phase,
+        "amount": evidence.amount,
+        "at": evidence.at.unix,
+    }
+
+
+def decode_checkpoint(text: bytes) -> Checkpoint:
+    """The checkpoint that ``encode_checkpoint`` wrote.
+
+    Raises:
+        ValueError: it is anything else.
+    """
+    try:
+        value = json.loads(text)
+        if value["format"] != FORMAT:
+            raise ValueError("a checkpoint of another format")
+        return Checkpoint(
+            saved_unix=number(value["saved"]),
+            positions={str(name): dict(at) for name, at in value["positions"].items()},
+            evidence=decode_totals(value["evidence"]),
+            windows={Verdict(name): int(n) for name, n in value["windows"].items()},
+            last_evidence={Cause(n): number(at) for n, at in value["last_evidence"].items()},
+            episodes={
+                Cause(name): {Severity(level): number(at) for level, at in levels.items()}
+                for name, levels in value["episodes"].items()
+            },
+            incident=decode_incident(value["incident"]),
+            preemption_total=optional(value["preemption_total"]),
+        )
+    except (KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        raise ValueError("not a checkpoint") from error
+
+
+def decode_totals(rows: list[list[Any]]) -> Mapping[EvidenceKey, float]:
+    """Totals by their key; a key that this version does not know any more is left out."""
+    found = {}
+    for cause, source, signal, total in rows:
+        key = EvidenceKey(Cause(cause), Source(source), str(signal))
+        if key in KNOWN:
+            found[key] = number(total)
+    return found
+
+
+def decode_incident(value: Mapping[str, Any] | None) -> IncidentMemory | None:
+    """The running incident, if there was one."""
+    if value is None:
+        return None
+    root = value["root"]
+    return IncidentMemory(
+        opened=number(value["opened"]),
+        last=number(value["last"]),
+        stamp=optional(value["stamp"]),
+        root=None if root is None else decode_evidence(root),
+        seen=frozenset((Cause(cause), str(signal)) for cause, signal in value["seen"]),
+    )
+
+
+def decode_evidence(value: Mapping[str, Any]) -> Evidence:
+    """One piece of evidence; its moment is known on the wall clock only."""
+    at = number(value["at"])
+    return Evidence(
+        cause=Cause(value["cause"]),
+        kind=Kind(value["kind"]),
+        source=Source(value["source"]),
+        signal=str(value["signal"]),
+        weight=Weight(value["weight"]),
+        confidence=Confidence(value["confidence"]),
+        phase=Phase(value["phase"]),
+        amount=number(value["amount"]),
+        at=Instant(at, at),
+    )
+
+
+def number(value: object) -> float:
+    """A finite number from zero."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError("not a number")
+    if not 0 <= value < math.inf:
+        raise ValueError("not a number from zero")
+    return float(value)
+
+
+def optional(value: object) -> float | None:
+    """A finite number from zero, or None."""
+    return None if value is None else number(value)

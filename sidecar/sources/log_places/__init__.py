@@ -1,0 +1,1 @@
+"""Every place where an operator keeps vLLM's log, each followed from where it was left."""

@@ -1,0 +1,268 @@
+"""Logs in files, each read on a thread: a file may be on a disk that answers late or never."""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from sidecar.clock import ClockLike
+from sidecar.model.vocabulary import Fault
+from sidecar.sources.log_places.base import LOOKBACK_BYTES, either
+from sidecar.sources.log_places.chain import Chain
+from sidecar.sources.log_places.position import FilePosition, FilesPosition, Position
+from sidecar.sources.tail import MOST_BYTES, Portion, Pread, Tail, fault_of_file
+from sidecar.sources.thread import CallThread
+from sidecar.sources.wakeup import Wakeup, inotify
+
+POLL_S: Final = 0.2
+"""Seconds between two looks where nothing tells of new lines: a fraction of the second within which
+evidence is to show."""
+WATCHED_POLL_S: Final = 0.5
+"""The same where inotify tells of them, so that only rotation and remote writers need the look."""
+GAP_S: Final = 0.02
+"""Seconds from one look to the next however fast lines come: a look takes many of them at once."""
+READ_LIMIT_S: Final = 0.4
+FIND_S: Final = 1.0
+"""Seconds between two searches for new files."""
+MOST_FILES: Final = 64
+"""Logs of one place that are followed at a time; each takes a descriptor."""
+
+Find = Callable[[], Sequence[Chain]]
+"""Every log of the place that is there now. May block, and raise OSError."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What one look found. ``watch`` is a new inotify descriptor; None leaves the old one."""
+
+    portions: tuple[Portion, ...]
+    fault: Fault | None
+    position: FilesPosition | None
+    watch: int | None = None
+
+
+class FilesPlace:
+    """One or more logs in files, each a stream of its own.
+
+    A log that is there at the first look is read from its end, or from ``resume``; one that appears
+    later is read whole. A look that takes longer than ``limit_s`` is a fault; what it brings in the
+    end is handed over then.
+    """
+
+    def __init__(
+        self,
+        clock: ClockLike,
+        name: str,
+        find: Find,
+        *,
+        resume: Position | None = None,
+        limit_s: float = READ_LIMIT_S,
+        pread: Pread = os.pread,
+        watch: Callable[[Iterable[Path]], int | None] = inotify,
+    ) -> None:
+        self.name = name
+        self._clock = clock
+        self._limit_s = limit_s
+        self._thread = CallThread("log-files")
+        self._follower = _Follower(find, resume, pread, watch)
+        self._looks: deque[_Look] = deque()
+        self._position: FilesPosition | None = None
+        self._wakeup = Wakeup()
+        self._behind = False
+        self._closed = False
+
+    async def open(self) -> None:
+        """Go to where reading begins; what is there to be read waits for ``read``."""
+        self._closed = False
+        await self._look()
+
+    async def close(self) -> None:
+        """Give the files back; a look that hangs gives them back when it returns."""
+        self._closed = True
+        self._wakeup.close()
+        await self._thread.call(self._follower.close, self._limit_s)
+        self._thread.close()
+        while self._looks:
+            _give_back(self._looks.popleft())
+
+    async def read(self) -> Sequence[Portion] | Fault:
+        """What was written since the last call."""
+        late = await self._look()
+        if not self._looks:
+            return late or Fault.TIMEOUT
+        portions: list[Portion] = []
+        fault = None
+        while self._looks:
+            look = self._looks.popleft()
+            portions += look.portions
+            fault, self._position = look.fault, look.position or self._position
+            if look.watch is not None:
+                self._wakeup.arm(look.watch if look.watch >= 0 else None)
+        self._behind = any(portion.lag_bytes for portion in portions)
+        said = [p for p in portions if p.data or p.above or p.overlong or p.lost]
+        return said or fault or portions
+
+    async def wait(self) -> None:
+        """Return when a file was written to, and at times to look after rotation."""
+        await self._clock.pause(GAP_S)
+        if self._behind:
+            return
+        if self._wakeup.armed:
+            await either(self._wakeup.wait(), self._clock.pause(WATCHED_POLL_S))
+        else:
+            await self._clock.pause(POLL_S)
+
+    def position(self) -> FilesPosition | None:
+        """The places behind what ``read`` has returned."""
+        return self._position
+
+    def lookback(self) -> bytes | None:
+        """What the files held before they were opened."""
+        return self._follower.take_lookback()
+
+    async def _look(self) -> Fault | None:
+        """Look once; why nothing came of it, if it has not returned in time."""
+        now = self._clock.now().monotonic
+
+        def look() -> None:
+            # Kept here and not returned: nobody may wait for it any more, and its lines are read.
+            self._looks.append(self._follower.look(now))
+            if self._closed:
+                self._follower.close()
+
+        return await self._thread.call(look, self._limit_s)
+
+
+class _Follower:
+    """Finds and follows logs. Blocking: all of it is called on one thread, one call at a time."""
+
+    def __init__(
+        self,
+        find: Find,
+        resume: Position | None,
+        pread: Pread,
+        watch: Callable[[Iterable[Path]], int | None],
+    ) -> None:
+        self._find = find
+        self._resume = dict(resume.files) if isinstance(resume, FilesPosition) else {}
+        self._pread = pread
+        self._watch = watch
+        self._tails: dict[str, Tail] = {}
+        self._begun: set[str] = set()
+        self._found: frozenset[str] = frozenset()
+        self._find_at = float("-inf")
+        self._fault: Fault | None = None
+        self._is_first = True
+        self._watched: frozenset[int | None] = frozenset()
+        self._lookback: list[bytes] = []
+
+    def look(self, now: float) -> _Look:
+        """What all logs have to say."""
+        if now >= self._find_at:
+            self._find_at = now + FIND_S
+            self._search()
+        portions: list[Portion] = []
+        fault = self._fault or (None if self._tails else Fault.ABSENT)
+        most = max(64 * 1024, MOST_BYTES // max(1, len(self._tails)))
+        for name, tail in list(self._tails.items()):
+            got = tail.read(most)
+            if isinstance(got, Fault):
+                fault = self._faulted(name, got) or fault
+            else:
+                portions.append(self._told(name, tail, got))
+        return _Look(tuple(portions), fault, self._position(), self._rewatched())
+
+    def close(self) -> None:
+        """Give the files back."""
+        for name, tail in self._tails.items():
+            tail.close()
+            if tail.finished is not None:
+                self._resume[name] = tail.finished
+        self._tails.clear()
+        self._begun.clear()
+        self._watched = frozenset()
+
+    def take_lookback(self) -> bytes | None:
+        """What stood in front of the logs, once."""
+        lookback, self._lookback = self._lookback, []
+        return b"".join(lookback) or None
+
+    def _search(self) -> None:
+        try:
+            chains = self._find()
+        except OSError as error:
+            self._fault = fault_of_file(error)
+            self._is_first = self._is_first and self._fault is not Fault.ABSENT
+            return
+        self._fault = None
+        self._found = frozenset(chain.name for chain in chains)
+        held = {tail.identity for tail in self._tails.values()}
+        for chain in chains:
+            if chain.name in self._tails or len(self._tails) >= MOST_FILES:
+                continue
+            identity = _identity(chain)
+            if identity is not None and identity in held:
+                # A file that is followed already was given another name that fits.
+                continue
+            self._tails[chain.name] = Tail(
+                chain,
+                from_start=not self._is_first,
+                resume=self._resume.pop(chain.name, None) or self._finished(identity),
+                above_bytes=LOOKBACK_BYTES,
+                pread=self._pread,
+            )
+        self._is_first = False
+
+    def _finished(self, identity: tuple[int, int] | None) -> FilePosition | None:
+        """Where a file was left that has come under a new name since."""
+        places = (tail.finished for tail in self._tails.values())
+        return next((at for at in places if at and (at.device, at.inode) == identity), None)
+
+    def _faulted(self, name: str, fault: Fault) -> Fault | None:
+        if fault is Fault.ABSENT and name not in self._found:
+            self._tails.pop(name).close()
+            self._begun.discard(name)
+            return None
+        return fault
+
+    def _told(self, name: str, tail: Tail, got: Portion) -> Portion:
+        above = b""
+        if name not in self._begun and tail.identity is not None:
+            self._begun.add(name)
+            above, tail.above = tail.above, b""
+            if above and not tail.resumed:
+                self._lookback.append(above)
+        return replace(got, stream=name, above=above)
+
+    def _position(self) -> FilesPosition:
+        places: dict[str, FilePosition] = {}
+        for name, tail in self._tails.items():
+            if (at := tail.position()) is not None:
+                places[name] = at
+        return FilesPosition(places)
+
+    def _rewatched(self) -> int | None:
+        """An inotify descriptor for the files that are read now, -1 for none, None for the same."""
+        watched = frozenset(tail.descriptor for tail in self._tails.values()) - {None}
+        identities = frozenset(hash(tail.identity) for tail in self._tails.values())
+        if (watched | identities) == self._watched:
+            return None
+        self._watched = watched | identities
+        # By descriptor, since the names may belong to other files by now.
+        descriptor = self._watch(Path(f"/proc/self/fd/{at}") for at in watched)
+        return -1 if descriptor is None else descriptor
+
+
+def _identity(chain: Chain) -> tuple[int, int] | None:
+    try:
+        status = chain.live().stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _give_back(look: _Look) -> None:
+    if look.watch is not None and look.watch >= 0:
+        os.close(look.watch)

@@ -1,0 +1,84 @@
+"""The checkpoint on disk: replaced whole, so that a kill at any moment leaves the old or the new one."""
+
+import contextlib
+import os
+from hashlib import blake2b
+from pathlib import Path
+
+from sidecar.errors import ConfigError
+from sidecar.model.checkpoint import Checkpoint
+from sidecar.model.vocabulary import Fault
+from sidecar.parse.checkpoint import decode_checkpoint, encode_checkpoint
+from sidecar.sources.thread import CallThread
+
+LARGEST = 4 * 1024 * 1024
+"""Bytes. A checkpoint has a few thousand; a larger file is not ours."""
+LOAD_LIMIT_S = 5.0
+SAVE_LIMIT_S = 0.5
+"""Seconds that a step waits for its checkpoint; a disk that hangs must not stop the clock."""
+
+
+class StateFile:
+    """The checkpoint of one server in a directory that several of us may share.
+
+    ``failures`` counts checkpoints that could not be written.
+    """
+
+    def __init__(self, folder: Path, identity: str) -> None:
+        name = blake2b(identity.encode(), digest_size=8).hexdigest()
+        self.folder = folder
+        self.path = folder / f"{name}.json"
+        self.thread = CallThread("state")
+        self.failures = 0
+
+    async def load(self) -> Checkpoint | None:
+        """The last checkpoint; None if there is none, or it cannot be read as one.
+
+        Raises:
+            ConfigError: the directory cannot be used: said at start, not found out at the kill.
+        """
+        loaded = await self.thread.call(self.read, LOAD_LIMIT_S)
+        if isinstance(loaded, Fault):
+            raise ConfigError(f"state-dir: {self.folder}: it does not answer")
+        return loaded
+
+    def read(self) -> Checkpoint | None:
+        """Read the file; blocks. Raises what ``load`` raises."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            probe = self.path.with_suffix(".new")
+            probe.write_bytes(b"")
+            probe.unlink()
+        except OSError as error:
+            raise ConfigError(f"state-dir: {self.folder}: {error.strerror}") from None
+        try:
+            with self.path.open("rb") as file:
+                return decode_checkpoint(file.read(LARGEST))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError):
+            # Kept aside for whoever wants to know; we begin anew rather than half believe it.
+            with contextlib.suppress(OSError):
+                self.path.replace(self.path.with_suffix(".broken"))
+            return None
+
+    async def save(self, checkpoint: Checkpoint) -> None:
+        """Write the checkpoint; one that cannot be written in time is counted, and the next tried."""
+        text = encode_checkpoint(checkpoint)
+        done = await self.thread.call(lambda: self.write(text), SAVE_LIMIT_S)
+        if isinstance(done, Fault):
+            self.failures += 1
+
+    def write(self, text: bytes) -> bool | Fault:
+        """Replace the file. The page cache outlives our own death, so nothing is forced to disk."""
+        fresh = self.path.with_suffix(".new")
+        try:
+            fresh.write_bytes(text)
+            os.replace(fresh, self.path)  # noqa: PTH105  (atomic on purpose)
+        except OSError:
+            return Fault.IO_ERROR
+        return True
+
+    def close(self) -> None:
+        """Let the thread go."""
+        self.thread.close()

@@ -1,0 +1,116 @@
+"""Settings -> sources: the one table of what is watched."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from sidecar.clock import ClockLike
+from sidecar.config import Settings, read_cluster
+from sidecar.errors import ConfigError
+from sidecar.model.checkpoint import Position
+from sidecar.model.vocabulary import Source
+from sidecar.parse.metric_roles import ExpositionReader
+from sidecar.sources.base import SourceLike
+from sidecar.sources.cgroup import CgroupSource
+from sidecar.sources.kernel_log import KernelLogSource
+from sidecar.sources.log_places.base import LogPlace
+from sidecar.sources.log_places.kubernetes import Access
+from sidecar.sources.log_places.places import Surroundings, places_of
+from sidecar.sources.log_places.position import from_json
+from sidecar.sources.nvml import NvmlSource
+from sidecar.sources.process import ProcessSource
+from sidecar.sources.vllm_health import VllmHealthSource
+from sidecar.sources.vllm_log import VllmLogSource
+from sidecar.sources.vllm_metrics import VllmMetricsSource
+
+SCRAPE_LIMIT_S = 5.0
+"""Seconds for one answer of vLLM. Scrapes of 1.5 to 4.8 s were seen on starved servers, so a limit
+below the interval would take a slow server for a dead one."""
+READ_LIMIT_S = 2.0
+
+
+def build_sources(
+    settings: Settings, clock: ClockLike, positions: Mapping[str, Position]
+) -> tuple[SourceLike, ...]:
+    """Every source that the settings ask for; logs go on at their positions."""
+    process = ProcessSource(
+        clock,
+        limit_s=READ_LIMIT_S,
+        pid=None if settings.pid == "auto" else settings.pid,
+        port=local_port(settings.target),
+    )
+    sources: list[SourceLike] = [
+        VllmMetricsSource(
+            clock,
+            settings.target + settings.metrics_path,
+            ExpositionReader(max_engines=settings.max_engines).read,
+            limit_s=SCRAPE_LIMIT_S,
+            token_file=settings.target_token_file,
+            ca_file=settings.target_ca_file,
+        ),
+        VllmHealthSource(
+            clock,
+            settings.target + settings.health_path,
+            limit_s=SCRAPE_LIMIT_S,
+            version_url=f"{settings.target}/version",
+            token_file=settings.target_token_file,
+            ca_file=settings.target_ca_file,
+        ),
+        process,
+    ]
+    if settings.log:
+        sources.append(VllmLogSource(clock, log_places(settings, clock, positions)))
+    if settings.cgroup != "off":
+        explicit = None if settings.cgroup == "auto" else Path(settings.cgroup)
+        sources.append(
+            CgroupSource(clock, limit_s=READ_LIMIT_S, path=explicit, pid=lambda: process.root_pid)
+        )
+    if settings.kernel_log != "off":
+        path = "/dev/kmsg" if settings.kernel_log == "auto" else settings.kernel_log
+        sources.append(KernelLogSource(clock, path=Path(path)))
+    if settings.gpu != "off":
+        sources.append(NvmlSource(clock, limit_s=READ_LIMIT_S, indexes=settings.gpu_indexes))
+    return tuple(sources)
+
+
+def local_port(target: str) -> int | None:
+    """The port of a target on this host, None for one elsewhere: its port says nothing here."""
+    parts = urlsplit(target)
+    host = parts.hostname or ""
+    if host != "localhost" and not host.startswith("127.") and host not in {"::1", "0.0.0.0"}:  # noqa: S104
+        return None
+    return parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def asked_for(settings: Settings) -> frozenset[Source]:
+    """The sources that were asked for by name: their failure leaves a window ``unknown``."""
+    asked = {Source.VLLM_METRICS, Source.VLLM_HEALTH}
+    if settings.log:
+        asked.add(Source.VLLM_LOG)
+    for source, value in (
+        (Source.CGROUP, settings.cgroup),
+        (Source.KERNEL_LOG, settings.kernel_log),
+        (Source.NVML, settings.gpu),
+    ):
+        if value not in {"auto", "off"}:
+            asked.add(source)
+    return frozenset(asked)
+
+
+def log_places(
+    settings: Settings, clock: ClockLike, positions: Mapping[str, Position]
+) -> tuple[LogPlace, ...]:
+    """The places of vLLM's log, each where it was left.
+
+    Raises:
+        ConfigError: a place is of no form that we know.
+    """
+    known = {name: at for name, value in positions.items() if (at := from_json(value)) is not None}
+    cluster = read_cluster()
+    surroundings = Surroundings(
+        access=Access(host=cluster.host, port=cluster.port), pod=cluster.pod
+    )
+    try:
+        return places_of(settings.log, clock, surroundings=surroundings, positions=known)
+    except ValueError as error:
+        raise ConfigError(f"log: {error}") from None

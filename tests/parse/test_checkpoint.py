@@ -1,0 +1,81 @@
+"""A checkpoint reads back as it was written; anything else is refused whole."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.catalog.signals import EVIDENCE
+from sidecar.model.checkpoint import Checkpoint, IncidentMemory
+from sidecar.model.evidence import Evidence, Weight
+from sidecar.model.samples import Instant
+from sidecar.model.vocabulary import Cause, Kind, Phase, Severity, Source, Verdict
+from sidecar.parse.checkpoint import decode_checkpoint, encode_checkpoint
+
+ROOT = Evidence(
+    cause=Cause.CUDA_OOM,
+    kind=Kind.ALLOCATION_FAILURE,
+    source=Source.VLLM_LOG,
+    signal="torch_oom",
+    at=Instant(1000.0, 1000.0),
+    weight=Weight.ROOT,
+    phase=Phase.RUNTIME,
+)
+FULL = Checkpoint(
+    saved_unix=1010.5,
+    positions={"/log": {"files": {"/log": [1, 2, 3, "ab", 64]}}},
+    evidence={key: float(n + 1) for n, key in enumerate(EVIDENCE)},
+    windows={Verdict.NONE: 7, Verdict.CUDA_OOM: 1},
+    last_evidence={Cause.CUDA_OOM: 1000.0},
+    episodes={Cause.CUDA_OOM: {Severity.CRITICAL: 1005.0}},
+    incident=IncidentMemory(
+        opened=1000.0,
+        last=1001.0,
+        stamp=86400.0,
+        root=ROOT,
+        seen=frozenset({(Cause.CUDA_OOM, "torch_oom"), (Cause.ENGINE_FAILURE, "engine_dead")}),
+    ),
+    preemption_total=51.0,
+)
+
+
+@pytest.mark.parametrize("checkpoint", [FULL, Checkpoint(saved_unix=1.0)], ids=["full", "empty"])
+def test_a_checkpoint_reads_back_as_it_was_written(checkpoint: Checkpoint) -> None:
+    assert decode_checkpoint(encode_checkpoint(checkpoint)) == checkpoint
+
+
+@given(st.binary(max_size=200))
+def test_other_bytes_are_refused(text: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        decode_checkpoint(text)
+
+
+@given(st.integers(0, len(encode_checkpoint(FULL)) - 3))
+def test_a_checkpoint_that_is_cut_is_refused(length: int) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        decode_checkpoint(encode_checkpoint(FULL)[:length])
+
+
+def keys(value: object) -> list[str]:
+    return list(value) if isinstance(value, dict) else []
+
+
+@pytest.mark.parametrize("key", keys(json.loads(encode_checkpoint(FULL))))
+@pytest.mark.parametrize("wrong", ["x", -1, [[]], {"a": "b"}, 1e999])
+def test_a_field_of_another_form_is_refused_or_harmless(key: str, wrong: object) -> None:
+    value = json.loads(encode_checkpoint(FULL))
+    value[key] = wrong
+    text = json.dumps(value).encode()
+    try:
+        read = decode_checkpoint(text)
+    except ValueError:
+        return
+    assert replace(read, saved_unix=0.0, preemption_total=None) != FULL
+
+
+def test_a_signal_that_is_known_no_more_is_left_out() -> None:
+    value = json.loads(encode_checkpoint(FULL))
+    value["evidence"].append(["cuda_oom", "vllm_log", "of_a_later_version", 5])
+    assert decode_checkpoint(json.dumps(value).encode()) == FULL

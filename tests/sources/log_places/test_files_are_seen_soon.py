@@ -1,0 +1,88 @@
+"""A new line is seen within milliseconds where the kernel tells of it, and soon where it does not."""
+
+import asyncio
+import statistics
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from sidecar.clock import Clock
+from sidecar.model.vocabulary import Fault
+from sidecar.sources.log_places.container_files import Layout, finder
+from sidecar.sources.log_places.files import FilesPlace
+from tests.fakes.clock import FakeClock, settle
+
+
+def append(path: Path, text: str) -> None:
+    with path.open("a") as file:
+        file.write(text)
+
+
+async def seen(place: FilesPlace) -> bytes:
+    """What is read after the next wakes that bring anything."""
+    while True:
+        await place.wait()
+        got = await place.read()
+        assert not isinstance(got, Fault)
+        if any(portion.data for portion in got):
+            return b"".join(portion.data for portion in got)
+
+
+async def test_half_of_the_lines_are_seen_within_50_ms(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    place = FilesPlace(Clock(), "log", finder(str(log), Layout.PLAIN), limit_s=10)
+    await place.open()
+    await place.read()
+    took = []
+    for number in range(15):
+        waiting = asyncio.ensure_future(seen(place))
+        await asyncio.sleep(0.01 * (number % 4))
+        begun = time.monotonic()
+        append(log, f"{number}\n")
+        async with asyncio.timeout(10):
+            assert await waiting == f"{number}\n".encode()
+        took.append(time.monotonic() - begun)
+    assert statistics.median(took) < 0.05
+    await place.close()
+
+
+async def test_the_successor_of_a_rotated_file_is_watched_too(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    place = FilesPlace(Clock(), "log", finder(str(log), Layout.PLAIN), limit_s=10)
+    await place.open()
+    await place.read()
+    log.rename(tmp_path / "log.1")
+    append(log, "one\n")
+    async with asyncio.timeout(10):
+        assert await seen(place) == b"one\n"
+    await place.read()
+    assert place._wakeup.armed
+    waiting = asyncio.ensure_future(place._wakeup.wait())
+    append(log, "two\n")
+    async with asyncio.timeout(10):
+        await waiting
+    await place.close()
+
+
+async def test_without_inotify_it_is_looked_for_at_times(tmp_path: Path) -> None:
+    def none(paths: Iterable[Path]) -> int | None:
+        return None
+
+    clock, log = FakeClock(), tmp_path / "log"
+    log.touch()
+    place = FilesPlace(clock, "log", finder(str(log), Layout.PLAIN), watch=none, limit_s=10)
+    await place.open()
+    await place.read()
+    waiting = asyncio.ensure_future(place.wait())
+    append(log, "one\n")
+    await clock.advance(0.1)
+    assert not waiting.done()
+    await clock.advance(0.15)
+    await settle()
+    assert waiting.done()
+    got = await place.read()
+    assert not isinstance(got, Fault)
+    assert got[0].data == b"one\n"
+    await place.close()
