@@ -6,6 +6,7 @@ that is silently ignored is a wrong answer at three in the morning.
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,6 +29,10 @@ from sidecar.parse.quantity import parse_duration
 
 ENV_PREFIX = "VLLM_SIDECAR_"
 MAX_PORT = 65535
+SERVICE_LINK = re.compile(
+    rf"{ENV_PREFIX}(?:SERVICE_HOST|SERVICE_PORT\w*|PORT(?:_\d+_(?:TCP|UDP|SCTP)\w*)?)"
+)
+"""What Kubernetes puts into every container where a Service bears our name."""
 
 
 def to_seconds(value: object) -> object:
@@ -200,7 +205,7 @@ def load(options: Mapping[str, object], *, file: Path | None = None) -> Settings
     # Capitals and small letters are the same name, as pydantic reads the environment.
     environment = {name.upper(): name for name in os.environ}
     for name, written in environment.items():
-        if name.startswith(ENV_PREFIX):
+        if name.startswith(ENV_PREFIX) and not SERVICE_LINK.fullmatch(name):
             refuse_unknown(name.removeprefix(ENV_PREFIX).lower(), fields, f"environment: {written}")
     below = read_file(file) if file is not None else {}
     for name in below:

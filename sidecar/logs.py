@@ -16,6 +16,7 @@ FIELDS = frozenset(
         "cause",
         "kind",
         "state",
+        "why",
         "source",
         "fault",
         "listen",

@@ -1,5 +1,6 @@
 """Settings -> sources: the one table of what is watched."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -32,7 +33,14 @@ READ_LIMIT_S = 2.0
 def build_sources(
     settings: Settings, clock: ClockLike, positions: Mapping[str, Position]
 ) -> tuple[SourceLike, ...]:
-    """Every source that the settings ask for; logs go on at their positions."""
+    """Every source that the settings ask for; logs go on at their positions.
+
+    Raises:
+        ConfigError: a file that is named cannot be read, or a place of the log has no known form.
+    """
+    for name, file in (("token", settings.target_token_file), ("ca", settings.target_ca_file)):
+        if file is not None and not os.access(file, os.R_OK):
+            raise ConfigError(f"target-{name}-file: {file}: it is not there, or not to be read")
     process = ProcessSource(
         clock,
         limit_s=READ_LIMIT_S,

@@ -36,6 +36,9 @@ EXPLAIN_S = 2.5
 lived through it."""
 
 
+OUTLIVED_S = 20.0
+"""Seconds of answers after a failure that show it outlived, without a token: V0 answers on for up to
+10 s after its engine died, and a starved host stretches that."""
 RUMOUR_S = 10.0
 """Seconds between a kill of some vLLM process and our server's death that make it ours: V0 takes
 up to 10 s to notice."""
@@ -182,11 +185,23 @@ class Server:
             self.standing = ()
             self.survival.last_token = at
         self.survival.last_answer = at
+        self.outlive(at)
         self.survival.has_work = any(has_work(seen) for seen in reading.engines.values())
         self.life.see_answer(at, sleeping=reading.sleeping)
         self.metrics = reading
         window.add_reading(reading, rise, at)
         return ()
+
+    def outlive(self, at: Instant) -> None:
+        """Forget a failure that an idle server answered on after: its next death is its own."""
+        incident = self.incidents.running
+        since = None if incident is None else incident.last
+        if since is not None and at.monotonic - since.monotonic < OUTLIVED_S:
+            return
+        if self.life.state in {ServerState.SERVING, ServerState.SLEEPING}:
+            self.incidents.running = None
+            self.life.told = None
+            self.standing = ()
 
     def read_log(self, reading: LogReading) -> Iterator[Evidence]:
         """Lines arrived in vLLM's log."""

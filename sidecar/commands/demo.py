@@ -10,7 +10,7 @@ from sidecar.clock import Clock, ClockLike
 from sidecar.commands.run import run_until_signal
 from sidecar.config import Settings, load
 from sidecar.errors import ConfigError
-from sidecar.export.words import window_line
+from sidecar.export.words import iso_time, say_found, window_line
 from sidecar.model.vocabulary import Source, Verdict
 from sidecar.pipeline import Step
 from sidecar.recording import Recording
@@ -71,7 +71,7 @@ async def play(
     teller = Teller()
 
     def ended() -> None:
-        say("the recording has ended; its last moment stays (Ctrl-C ends the demo)")
+        say("the recording has ended" + ("" if once else "; its last moment stays (Ctrl-C ends)"))
         if once:
             stop.set()
 
@@ -128,6 +128,7 @@ class Teller:
 
     def __init__(self) -> None:
         self.verdict: Verdict | None = None
+        self.at_once = False
 
     def tell_listening(self, host: str, port: int) -> None:
         """Say where to look."""
@@ -135,12 +136,17 @@ class Teller:
         say(f"listening on http://{shown}:{port}/metrics")
 
     def tell_step(self, step: Step) -> None:
-        """Say a verdict that differs from the one before."""
+        """Say a verdict that differs from the one before; a failure at once, then its window."""
         for found in step.report.urgent:
             if found.cause.verdict is not self.verdict:
                 self.verdict = found.cause.verdict
-                say(f"at once: {found.cause.value} ({found.severity.value})")
+                self.at_once = True
+                now = iso_time(step.report.at.unix)
+                say(
+                    f"{now} {found.cause.value} ({found.severity.value}) at once: {say_found(found)}"
+                )
         for judgement in step.closed:
-            if judgement.verdict is not self.verdict:
+            if judgement.verdict is not self.verdict or self.at_once:
                 self.verdict = judgement.verdict
+                self.at_once = False
                 say(window_line(judgement))

@@ -9,8 +9,10 @@ import uvloop
 from sidecar import app
 from sidecar.clock import Clock
 from sidecar.config import Settings
+from sidecar.export.words import explain, say_found
 from sidecar.logs import make_logger
-from sidecar.model.vocabulary import ServerState, Verdict
+from sidecar.model.report import Report
+from sidecar.model.vocabulary import Fault, ServerState, Source, Verdict
 from sidecar.pipeline import Step
 
 ENDING = (signal.SIGTERM, signal.SIGINT)
@@ -56,6 +58,9 @@ def run_until_signal(body: Callable[[asyncio.Event], Awaitable[None]]) -> None:
         runner.run(main())
 
 
+NEVER = object()
+
+
 class Journal:
     """Our own log: a line for each change, none for a tick."""
 
@@ -63,6 +68,7 @@ class Journal:
         self.log = make_logger()
         self.verdict: Verdict | None = None
         self.state: ServerState | None = None
+        self.faults: dict[Source, Fault | object | None] = {}
 
     def tell_listening(self, host: str, port: int) -> None:
         """Say where we listen."""
@@ -75,9 +81,33 @@ class Journal:
         if report.state is not self.state:
             self.state = report.state
             self.log.info("state_changed", state=report.state.value)
+        self.tell_sources(report)
         last = report.last_window
         if report.verdict is not self.verdict and (report.urgent or last):
             self.verdict = report.verdict
             shown = report.urgent or (last.causes if last else ())
-            fields = {"cause": shown[0].cause.value, "kind": shown[0].kind.value} if shown else {}
-            self.log.info("verdict_changed", verdict=report.verdict.value, **fields)
+            first = shown[0] if shown else None
+            self.log.info(
+                "verdict_changed",
+                verdict=report.verdict.value,
+                severity=None if first is None else first.severity.value,
+                kind=None if first is None else first.kind.value,
+                why=self.explain(report),
+            )
+
+    def explain(self, report: Report) -> str:
+        """The reason in the words that people read elsewhere too."""
+        if report.last_window is None or report.urgent:
+            return "; ".join(say_found(found) for found in report.urgent)
+        return explain(report.last_window)
+
+    def tell_sources(self, report: Report) -> None:
+        """Say of each source when it begins to work, and why when it does not."""
+        for source, status in report.sources.items():
+            if status.last_at is None or self.faults.get(source, NEVER) is status.last_fault:
+                continue
+            self.faults[source] = status.last_fault
+            if status.last_fault is None:
+                self.log.info("source_works", source=source.value)
+            else:
+                self.log.warning("source_fails", source=source.value, fault=status.last_fault.value)

@@ -1,19 +1,27 @@
 """``scan``: triage of logs offline, one result per file."""
 
 import gzip
+import io
+import itertools
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
-from sidecar.model.vocabulary import Cause, Kind
+from sidecar.model.vocabulary import Cause, Kind, Verdict
 from sidecar.triage import LogCause, LogTriage, triage
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 CHUNK_BYTES = 256 * 1024
 STDIN = "-"
 GZIP_MAGIC = b"\x1f\x8b"
 UNREADABLE = 2
+MOST_NULS = 100
+"""One byte in so many may be NUL: a truncated log has holes, a program's file has far more."""
 
 MEANINGS = {
     Cause.HOST_OOM: "host memory ran out",
@@ -53,19 +61,54 @@ def run_scan(files: Sequence[str], *, output: Literal["text", "json"]) -> int:
 
 
 def scan_file(name: str) -> LogTriage:
-    """The triage of a file, of a gzip file, or of standard input (``-``)."""
+    """The triage of a file, of a gzip file, or of standard input (``-``), packed or not."""
     if name == STDIN:
-        return triage(_chunks(sys.stdin.buffer))
+        return scan_stream(sys.stdin.buffer)
     with Path(name).open("rb") as file:
-        packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
-        file.seek(0)
-        if not packed:
-            return triage(_chunks(file))
-        with gzip.open(file) as unpacked:
-            return triage(_chunks(unpacked))
+        return scan_stream(file)
 
 
-def _chunks(file: BinaryIO | gzip.GzipFile) -> Iterator[bytes]:
+def scan_stream(file: BinaryIO) -> LogTriage:
+    """The triage of a stream. Nothing to read, or no text, is ``unknown``: it shows no health."""
+    # What comes through a pipe cannot be wound back: the first piece is put in front again.
+    begin = file.read(CHUNK_BYTES)
+    whole = Rewound(begin, file)
+    if begin.startswith(GZIP_MAGIC):
+        with gzip.open(io.BufferedReader(whole)) as unpacked:
+            return scan_text(_chunks(unpacked))
+    return scan_text(_chunks(whole))
+
+
+class Rewound(io.RawIOBase):
+    """A stream with what was already read of it in front."""
+
+    def __init__(self, begin: bytes, rest: BinaryIO) -> None:
+        super().__init__()
+        self.begin = begin
+        self.rest = rest
+
+    def readable(self) -> bool:
+        """It can be read."""
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        """Fill a buffer, first with what was read before."""
+        view = memoryview(buffer).cast("B")
+        data = self.begin[: len(view)] or self.rest.read(len(view))
+        self.begin = self.begin[len(data) :]
+        view[: len(data)] = data
+        return len(data)
+
+
+def scan_text(chunks: Iterator[bytes]) -> LogTriage:
+    """The triage of what should be the text of a log."""
+    first = next(chunks, b"")
+    found = triage(itertools.chain((first,), chunks))
+    is_text = bool(first) and first.count(b"\0") <= len(first) // MOST_NULS
+    return found if is_text or found.causes else replace(found, verdict=Verdict.UNKNOWN)
+
+
+def _chunks(file: io.RawIOBase | gzip.GzipFile) -> Iterator[bytes]:
     while chunk := file.read(CHUNK_BYTES):
         yield chunk
 
@@ -100,8 +143,12 @@ def _as_json(name: str, found: LogTriage) -> str:
 
 
 def _as_text(name: str, found: LogTriage) -> str:
-    lines = [f"{name}: {found.verdict} ({found.lines} lines)"]
-    if not found.causes:
+    noun = "line" if found.lines == 1 else "lines"
+    shown = "<stdin>" if name == STDIN else name
+    lines = [f"{shown}: {found.verdict} ({found.lines} {noun})"]
+    if found.verdict is Verdict.UNKNOWN and not found.causes:
+        lines.append("  empty, or no text: nothing can be said")
+    elif not found.causes:
         lines.append("  nothing found that speaks of a failure, an OOM or a preemption")
     lines += [_sentence(one) for one in found.causes]
     if found.cut:

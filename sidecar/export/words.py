@@ -7,9 +7,11 @@ from datetime import UTC, datetime
 from sidecar.catalog import vllm_metrics as roles
 from sidecar.derive import latency
 from sidecar.model.verdict import CauseFound, Judgement
-from sidecar.model.vocabulary import Cause, Confidence, Kind, Verdict
+from sidecar.model.vocabulary import Cause, Confidence, Kind, ServerState, Verdict
 from sidecar.model.window import Window
 
+FULL = 0.9
+"""Below this share the sampled cache does not explain a preemption by itself."""
 KIND_WORDS: Mapping[tuple[Cause, Kind], str] = {
     (Cause.HOST_OOM, Kind.CGROUP): "the kernel killed at the memory limit of the control group",
     (Cause.HOST_OOM, Kind.SYSTEM): "the kernel killed because the host ran out of memory",
@@ -56,6 +58,8 @@ def say_preemption(window: Window, found: CauseFound) -> str:
     finished = sum(latency.count_finished(engine) or 0.0 for engine in window.engines.values())
     usage = list_peaks(window, roles.KV_USAGE)
     peak = f", KV cache up to {max(usage):.0%} full" if usage else ""
+    if usage and max(usage) < FULL:
+        peak += " when sampled (the full moment lay between samples, or up to 4 s before)"
     return (
         f"{count_of(total, 'preemption')} in {window.end - window.start:.6g} s while "
         f"{count_of(finished, 'request')} finished{peak}"
@@ -65,7 +69,7 @@ def say_preemption(window: Window, found: CauseFound) -> str:
 def say_stalled(window: Window) -> str:
     """How long, and how much work waited."""
     return (
-        f"no token moved for {window.stalled_s:.6g} s while up to "
+        f"no token moved for {window.stalled_s:.1f} s while up to "
         f"{count_of(sum(list_peaks(window, roles.RUNNING)), 'request')} ran and "
         f"{sum(list_peaks(window, roles.WAITING)):.6g} waited"
     )
@@ -77,6 +81,14 @@ def say_cause(window: Window, found: CauseFound) -> str:
         return say_preemption(window, found)
     if found.cause is Cause.STALLED:
         return say_stalled(window)
+    last = max((e.at.unix for e in found.evidence), default=window.end)
+    if window.state is ServerState.DEAD and last <= window.start:
+        return f"still dead since {iso_time(last)}: {say_found(found)}"
+    return say_found(found)
+
+
+def say_found(found: CauseFound) -> str:
+    """A failure in plain words, with the count of each sign for it."""
     words = KIND_WORDS.get((found.cause, found.kind), found.cause.value.replace("_", " "))
     signs: dict[str, float] = {}
     for evidence in found.evidence:
@@ -104,6 +116,8 @@ def say_unknown(judgement: Judgement) -> str:
     window = judgement.window
     hidden = [cause.value for cause in Cause if not judgement.observable.get(cause, False)]
     why = say_faults(window)
+    if window.state is ServerState.STARTING:
+        return f"the server is starting{why}"
     if window.blind:
         return f"vLLM answered but showed no series that is known{why}"
     if hidden:
@@ -111,19 +125,22 @@ def say_unknown(judgement: Judgement) -> str:
     return f"too little was seen to judge{why}"
 
 
-def say_none(window: Window) -> str:
-    """That all could have been seen, and the work that was done meanwhile."""
+def say_none(judgement: Judgement) -> str:
+    """That nothing was seen, what could not have been, and the work that was done meanwhile."""
+    window = judgement.window
+    hidden = [cause.value for cause in Cause if not judgement.observable.get(cause, False)]
+    blind = f" ({join_words(hidden)} cannot be observed from here)" if hidden else ""
     counts = [latency.count_finished(engine) for engine in window.engines.values()]
     done = [count for count in counts if count is not None]
     work = f"; {count_of(sum(done), 'request')} finished" if done else ""
-    return f"every cause could have been seen and none was{work}"
+    return f"no cause was seen{blind}{work}"
 
 
 def explain(judgement: Judgement) -> str:
     """One plain sentence that says why the window is judged so."""
     window = judgement.window
     if judgement.verdict is Verdict.NONE:
-        return say_none(window)
+        return say_none(judgement)
     first = next((c for c in judgement.causes if c.cause.verdict is judgement.verdict), None)
     if judgement.verdict is Verdict.UNKNOWN or first is None:
         return say_unknown(judgement)

@@ -13,12 +13,13 @@ from typing import Generic, TypeVar
 Named = TypeVar("Named")
 
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*+"
-LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*+\s*+=\s*+"(?:[^"\\\n]|\\.)*+"'
+LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*+\s*+=\s*+"(?:[^"\\\n]++|\\.)*"'
 SAMPLE = re.compile(
-    rf"(?P<series>(?P<name>{NAME})(?:\{{\s*+(?P<labels>(?:{LABEL}\s*+,?+\s*+)*+)\}})?+)"
+    # No possessive groups: Python before 3.11.5 misreads them; single classes it reads rightly.
+    rf"(?P<series>(?P<name>{NAME})(?:\{{\s*+(?P<labels>(?:{LABEL}\s*+,?\s*+)*)\}})?)"
     r"[ \t]++(?P<value>[^\s#]++)"
-    r"(?:[ \t]++-?[0-9.]++)?+"  # a timestamp, which is not used
-    r"(?:[ \t]++#[ \t].*)?+[ \t]*+"  # an OpenMetrics exemplar, which is not used
+    r"(?:[ \t]++-?[0-9.]++)?"  # a timestamp, which is not used
+    r"(?:[ \t]++#[ \t].*)?[ \t]*+"  # an OpenMetrics exemplar, which is not used
 )
 ONE_LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"')
 ESCAPE = re.compile(r"\\(.)", re.DOTALL)

@@ -160,7 +160,7 @@ _FINISHED = (".", "None", ")", "]", "}", '"', "...")
 _TOLD = re.compile(
     r"(?:: prompt|: params| details| output| JSON body| with config| model execution| stats): "
 )
-_LITERAL = re.compile(r"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\"")
+_LITERAL = re.compile(r"'(?:[^'\\]++|\\.)*'|\"(?:[^\"\\]++|\\.)*\"")
 
 _ORIGINS = (
     ("APIServer", "api_server"),

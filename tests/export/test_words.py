@@ -11,8 +11,7 @@ from tests.export.reports import make_causes, make_judgement
 
 def test_a_quiet_window_says_that_all_could_be_seen() -> None:
     assert window_line(make_judgement()) == (
-        "2025-11-30T05:20:15Z none: every cause could have been seen and none was; "
-        "40 requests finished"
+        "2025-11-30T05:20:15Z none: no cause was seen; 40 requests finished"
     )
 
 

@@ -32,7 +32,7 @@ def run(script: str, directory: Path, *, memory: str = "256M", seconds: float = 
          f"init={init}", "con=null", "con0=fd:0,fd:1", "quiet",
          # What the guest's threads do not use, they need not have saved.
          "GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512BW"],
-        env={"PATH": os.environ.get("PATH", ""), "HOME": "/root", **_preload(directory)},
+        env={"PATH": os.environ.get("PATH", ""), "HOME": str(directory), **_preload(directory)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -253,6 +253,14 @@ def test_a_server_that_vanishes_with_nobody_watching_its_log_is_unknown(judge: J
     assert not causes(found)
 
 
+def test_an_idle_server_that_outlived_a_failure_dies_of_something_else(judge: Judge) -> None:
+    recording = Composition("a_healthy").cut(45, 85).log(3, CUDA_OOM).refuse(30, 40)
+    found = judge(recording.only_before("log", 29).only_before("process", 29))
+    last = found[max(found)]
+    assert last.verdict is Verdict.ENGINE_FAILURE
+    assert last.severity is Severity.CRITICAL
+
+
 def test_a_second_start_that_fails_is_a_second_incident(judge: Judge) -> None:
     first = Composition("g_no_memory_for_cache_blocks").cut(0, 40)
     again = Composition("g_no_memory_for_cache_blocks")
