@@ -21,7 +21,7 @@ from sidecar.wiring import asked_for, build_sources
 REMEDIES: dict[Cause, str] = {
     Cause.PREEMPTION: "let --target and --metrics-path name a vLLM server that runs without"
     " --disable-log-stats",
-    Cause.CUDA_OOM: "give vLLM's log with --log PATH",
+    Cause.CUDA_OOM: "give vLLM's log with --log, and let it be there and readable",
     Cause.HOST_OOM: "give the server's memory cgroup with --cgroup PATH or its pid with --pid, or"
     " let us read the kernel log",
     Cause.ENGINE_FAILURE: "give vLLM's log with --log PATH, or let --target name a server that"
@@ -42,6 +42,17 @@ FAULT_WORDS: dict[Fault, str] = {
     Fault.NO_DRIVER: "the driver is not loaded",
     Fault.DEVICE_LOST: "the GPU is lost",
     Fault.IO_ERROR: "reading it failed",
+}
+
+
+ABSENT_WORDS: dict[Source, str] = {
+    Source.VLLM_METRICS: "the host's name is not known",
+    Source.VLLM_HEALTH: "the host's name is not known",
+    Source.VLLM_LOG: "there is no such log",
+    Source.CGROUP: "the server's memory cgroup was not found",
+    Source.KERNEL_LOG: "there is no such file",
+    Source.PROCESS: "no process of this host listens on the target's port",
+    Source.NVML: "there is no NVIDIA driver library",
 }
 
 
@@ -94,10 +105,17 @@ def as_json(finding: Finding) -> Json:
     }
 
 
+def say_fault(source: Source, fault: Fault) -> str:
+    """Why a source does not work, in plain words."""
+    if fault is Fault.ABSENT and source in ABSENT_WORDS:
+        return ABSENT_WORDS[source]
+    return FAULT_WORDS[fault]
+
+
 def as_text(finding: Finding) -> list[str]:
     """The finding as lines for people."""
     lines = [
-        f"source {source.value}: {'works' if fault is None else FAULT_WORDS[fault]}"
+        f"source {source.value}: {'works' if fault is None else say_fault(source, fault)}"
         for source, fault in finding.sources.items()
     ]
     for cause, seen in finding.observable.items():
