@@ -29,6 +29,7 @@ from sidecar.parse.quantity import parse_duration
 
 ENV_PREFIX = "VLLM_SIDECAR_"
 MAX_PORT = 65535
+GPU_INDEXES = re.compile(r"[0-9]{1,4}(?:,[0-9]{1,4})*")
 SERVICE_LINK = re.compile(
     rf"{ENV_PREFIX}(?:SERVICE_HOST|SERVICE_PORT\w*|PORT(?:_\d+_(?:TCP|UDP|SCTP)\w*)?)"
 )
@@ -156,9 +157,7 @@ class Settings(BaseSettings):
     @classmethod
     def check_gpu(cls, value: str) -> str:
         """``auto``, ``off`` or indexes."""
-        if value not in {"auto", "off"} and not all(
-            part.isascii() and part.isdigit() for part in value.split(",")
-        ):
+        if value not in {"auto", "off"} and not GPU_INDEXES.fullmatch(value):
             raise ValueError("not auto, off or indexes such as 0,1")
         return value
 

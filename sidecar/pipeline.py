@@ -19,11 +19,13 @@ from sidecar.model.evidence import Weight
 from sidecar.model.report import ClockStatus, Report
 from sidecar.model.samples import Instant, Tick
 from sidecar.model.verdict import CauseFound, Judgement
-from sidecar.model.vocabulary import Cause, Kind, Source, Verdict
+from sidecar.model.vocabulary import Cause, Fault, Kind, Source, Verdict
 
 GAP_WINDOWS = 240
 """Empty windows that are told one by one after a gap (a stopped machine); the rest are skipped."""
 EDGE = 1e-6
+SHOWS = (None, Fault.UNSUPPORTED)
+"""A cgroup that does not count kills still shows its memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +196,7 @@ class Pipeline:
             found=metrics.found if metrics is not None else frozenset(),
             info=server.info(),
             nvml=server.nvml if server.sources[Source.NVML].up else None,
-            cgroup=server.cgroup if server.sources[Source.CGROUP].up else None,
+            cgroup=server.cgroup if server.sources[Source.CGROUP].last_fault in SHOWS else None,
         )
 
     def urgent(self, now: Instant) -> tuple[CauseFound, ...]:

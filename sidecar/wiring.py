@@ -51,7 +51,7 @@ def build_sources(
         VllmMetricsSource(
             clock,
             settings.target + settings.metrics_path,
-            ExpositionReader(max_engines=settings.max_engines).read,
+            ExpositionReader().read,
             limit_s=SCRAPE_LIMIT_S,
             token_file=settings.target_token_file,
             ca_file=settings.target_ca_file,

@@ -31,6 +31,7 @@ class Counters:
     outcomes: dict[tuple[str, str], float] = field(default_factory=dict)
     histograms: dict[tuple[str, str], Histogram] = field(default_factory=dict)
     started: bool = False
+    layout: int = 0
 
     def advance(self, reading: MetricsReading) -> Rise:
         """Take in a reading; the first one is the baseline and shows no rise."""
@@ -64,10 +65,14 @@ class Counters:
         return Rise({} if first else rises, restarted)
 
     def began_anew(self, reading: MetricsReading) -> bool:
-        """Whether the server restarted: another start mark, or a counter that fell."""
+        """Whether the server restarted: another start mark, or a counter that fell.
+
+        Where other series are there than before, a sum over them falls by itself (a replica of Ray
+        that is gone), and only the marks can tell.
+        """
         if any(self.epoch.get(mark, at) != at for mark, at in reading.epoch.items()):
             return True
-        return any(
+        return reading.layout == self.layout and any(
             value < self.values.get((engine, role), 0.0)
             for engine, seen in reading.engines.items()
             for role, value in seen.values.items()
@@ -77,6 +82,7 @@ class Counters:
     def remember(self, reading: MetricsReading) -> None:
         """Keep the reading's values as the next one's baseline."""
         self.started = True
+        self.layout = reading.layout
         self.epoch = dict(reading.epoch)
         for engine, seen in reading.engines.items():
             for role, value in seen.values.items():

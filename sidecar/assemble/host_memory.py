@@ -42,7 +42,9 @@ class HostMemory:
         if reading.gone:
             return ()
         anew = self.identity is not None and reading.identity not in (None, self.identity)
-        base = self.baseline
+        # Another path is another cgroup, whose kills may be of long ago; the same path with another
+        # directory was made anew at a restart of the container, and counts from zero.
+        base = self.baseline if self.path in {None, reading.path} else None
         self.path = reading.path
         self.identity = reading.identity if reading.identity is not None else self.identity
         self.baseline = dict(reading.events)

@@ -10,7 +10,7 @@ from sidecar.assemble.life import GONE, Life
 from sidecar.assemble.log_events import LogEvents
 from sidecar.assemble.progress import Progress, has_work
 from sidecar.assemble.survival import Survival
-from sidecar.assemble.window import OpenWindow
+from sidecar.assemble.window import OpenWindow, blindness
 from sidecar.catalog.signatures import SIGNATURES, Mark
 from sidecar.model.checkpoint import Position
 from sidecar.model.evidence import Evidence, Weight
@@ -156,15 +156,16 @@ class Server:
     def note_status(self, sample: Sample) -> None:
         """Keep the health of a source, apart from what it read."""
         before = self.sources[sample.source]
+        fault = sample.fault or blindness(sample.reading)
         errors: Mapping[Fault, int] = before.errors
-        if sample.fault is None:
+        if fault is None:
             self.wanted |= {sample.source}
         else:
-            errors = {**errors, sample.fault: errors.get(sample.fault, 0) + 1}
+            errors = {**errors, fault: errors.get(fault, 0) + 1}
         self.sources[sample.source] = SourceStatus(
             configured=True,
-            up=sample.fault is None,
-            last_fault=sample.fault,
+            up=fault is None,
+            last_fault=fault,
             last_at=sample.at,
             duration_s=sample.duration_s,
             errors=errors,

@@ -10,6 +10,7 @@ from sidecar.model.evidence import Evidence
 from sidecar.model.readings import (
     CgroupReading,
     Histogram,
+    LogReading,
     MetricsReading,
     NvmlReading,
     Reading,
@@ -85,7 +86,7 @@ class OpenWindow:
 
     def count(self, sample: Sample) -> None:
         """Count a sample, whatever it says. A reading that cannot show a kill is no reading."""
-        fault = Fault.UNSUPPORTED if lacks_kills(sample.reading) else sample.fault
+        fault = sample.fault or blindness(sample.reading)
         if fault is None:
             self.readings[sample.source] += 1
         else:
@@ -170,8 +171,19 @@ class OpenWindow:
         )
 
 
-def lacks_kills(reading: Reading | None) -> bool:
-    """Whether a cgroup shows no count of kills: no right to its file, or Linux before 4.13."""
-    return (
-        isinstance(reading, CgroupReading) and not reading.gone and "oom_kill" not in reading.events
-    )
+LAG_BYTES = 4 * 1024 * 1024
+"""A log that is further behind may hold what would decide: it counts as not read."""
+
+
+def blindness(reading: Reading | None) -> Fault | None:
+    """Why a reading shows nothing of what it is read for; None if it does."""
+    match reading:
+        case CgroupReading(gone=True):
+            return Fault.ABSENT
+        case CgroupReading() if "oom_kill" not in reading.events:
+            # No right to the file that counts kills, or Linux before 4.13.
+            return Fault.UNSUPPORTED
+        case LogReading() if reading.lag_bytes > LAG_BYTES:
+            return Fault.BUSY
+        case _:
+            return None

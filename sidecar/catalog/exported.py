@@ -158,6 +158,7 @@ SOURCE_FAULTS: Mapping[Source, tuple[Fault, ...]] = {
         Fault.TOO_LARGE,
         Fault.ABSENT,
         Fault.DENIED,
+        Fault.BUSY,
         Fault.IO_ERROR,
     ),
     Source.VLLM_HEALTH: (
@@ -170,7 +171,14 @@ SOURCE_FAULTS: Mapping[Source, tuple[Fault, ...]] = {
         Fault.DENIED,
         Fault.IO_ERROR,
     ),
-    Source.VLLM_LOG: (Fault.ABSENT, Fault.DENIED, Fault.UNSUPPORTED, Fault.IO_ERROR),
+    Source.VLLM_LOG: (
+        Fault.ABSENT,
+        Fault.DENIED,
+        Fault.BUSY,
+        Fault.TIMEOUT,
+        Fault.UNSUPPORTED,
+        Fault.IO_ERROR,
+    ),
     Source.NVML: (
         Fault.ABSENT,
         Fault.NO_DRIVER,
@@ -190,7 +198,7 @@ SOURCE_FAULTS: Mapping[Source, tuple[Fault, ...]] = {
         Fault.UNSUPPORTED,
         Fault.IO_ERROR,
     ),
-    Source.KERNEL_LOG: (Fault.ABSENT, Fault.DENIED, Fault.IO_ERROR),
+    Source.KERNEL_LOG: (Fault.ABSENT, Fault.DENIED, Fault.UNSUPPORTED, Fault.IO_ERROR),
     Source.PROCESS: (Fault.ABSENT, Fault.DENIED, Fault.BUSY, Fault.TIMEOUT, Fault.IO_ERROR),
 }
 """The faults each source can have. ``io_error`` also counts any that is not in its list."""

@@ -66,6 +66,9 @@ ROLES: tuple[Role, ...] = (
     Role(ITERATIONS, Shape.HISTOGRAM, ("iteration_tokens_total",)),
 )
 
+FINISHED_REASONS = frozenset({"stop", "length", "abort", "error", "repetition"})
+"""The ``finished_reason`` values of vLLM 0.4.2 to 0.33.0."""
+
 CONFIG_INFO = "cache_config_info"
 SLEEP_STATE = "engine_sleep_state"
 PROCESS_START = "process_start_time_seconds"

@@ -31,6 +31,7 @@ class MetricsReading:
     ``naming`` is the prefix this server uses, None if no vLLM series was recognised.
     ``found`` holds the roles that this exposition offers; a role not in it is *not found*, never 0.
     ``idle_v0`` marks a V0 server before its first request, which shows its configuration only.
+    ``layout`` changes when other series are there than before.
     ``epoch`` are marks that change when the server restarts: process start and ``_created`` times.
     """
 
@@ -44,6 +45,7 @@ class MetricsReading:
     sleeping: bool = False
     samples: int = 0
     series_seen: int = 0
+    layout: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,8 @@ SAMPLE = re.compile(
 )
 ONE_LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"')
 ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+MAX_KNOWN = 8 * 1024 * 1024
+"""Characters of series that are remembered. Real ones of 64 engines have 3 million."""
 MAX_LINE = 65536
 """Characters. vLLM's longest series line is under 3,000; a longer line is an attack or a fault."""
 
@@ -55,6 +57,7 @@ class SampleReader(Generic[Named]):
         self.name_series = name_series
         self.max_series = max_series
         self.known: dict[str, Named | None] = {}
+        self.characters = 0
 
     def read(self, body: bytes, content_type: str) -> Iterator[tuple[Named, float]]:
         """Yield what matters of one exposition, in its order.
@@ -90,8 +93,10 @@ class SampleReader(Generic[Named]):
         float(value)
         named = self.name_series(match["name"], read_labels(match["labels"] or ""))
         if line == f"{series} {value}":
-            if len(self.known) >= self.max_series:
+            self.characters += len(series)
+            if len(self.known) >= self.max_series or self.characters > MAX_KNOWN:
                 self.known.clear()
+                self.characters = len(series)
             self.known[series] = named
         return named, value
 

@@ -7,8 +7,8 @@ worked out once, as a ``Layout``, and the next scrape only fills in its numbers.
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from sidecar.catalog import vllm_metrics as names
@@ -16,7 +16,9 @@ from sidecar.catalog.vllm_metrics import NAMINGS, ROLES, Shape
 from sidecar.model.readings import EngineReading, Histogram, MetricsReading
 from sidecar.parse.exposition import SampleReader
 
-OTHER_ENGINE = "other"
+OTHER = "other"
+MOST_ENGINES = 256
+"""Engines that are kept apart while reading; how many are shown is the exporter's matter."""
 ENGINE_NAME = re.compile(r"[0-9A-Za-z_.-]{1,32}")
 CORE = frozenset(
     {names.RUNNING, names.WAITING, names.KV_USAGE, names.PREEMPTIONS, names.GENERATION_TOKENS}
@@ -110,9 +112,14 @@ def name_series(name: str, labels: Mapping[str, str]) -> Series | None:
         model=labels.get("model_name", ""),
         pid=labels.get("pid", ""),
         bound=bound,
-        outcome=labels.get("finished_reason") or labels.get("sleep_state"),
+        outcome=labels.get("sleep_state") or known_reason(labels.get("finished_reason")),
         info=keep_info(labels) if role == names.CONFIG_INFO else (),
     )
+
+
+def known_reason(reason: str | None) -> str | None:
+    """Why a request finished; a reason of a later release is ``other``."""
+    return reason if reason is None or reason in names.FINISHED_REASONS else OTHER
 
 
 def keep_info(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -282,8 +289,8 @@ class EngineDraft:
         )
 
 
-def lay_out(series: Sequence[Series], *, max_engines: int) -> Layout:
-    """Work out what the series of a scrape mean."""
+def lay_out(series: Sequence[Series], engines_of: Callable[[set[str]], Sequence[str]]) -> Layout:
+    """Work out what the series of a scrape mean. ``engines_of`` says which engines are shown."""
     naming = choose_naming(series)
     starts = [place for place, one in enumerate(series) if one.role == names.PROCESS_START]
     # Several processes behind one address (Ray) tell no start of a server.
@@ -298,9 +305,14 @@ def lay_out(series: Sequence[Series], *, max_engines: int) -> Layout:
         if one.role in SHAPES and one.name_rank == used.get(one.role)
     ]
     config = [one for _, one in ours if one.role == names.CONFIG_INFO]
-    engines = draft_engines(kept, max_engines=max_engines)
+    labels = {engine_of(one) for _, one in kept if one.engine is not None}
+    engines = draft_engines(kept, engines_of(labels - {OTHER}))
     epoch.update(
-        {f"{one.role}/{one.engine}": place for place, one in ours if one.part is Part.CREATED}
+        {
+            f"{one.role}/{one.engine}/{one.model}/{one.outcome}/{one.pid}": place
+            for place, one in ours
+            if one.part is Part.CREATED
+        }
     )
     return Layout(
         series=series,
@@ -322,31 +334,39 @@ def lay_out(series: Sequence[Series], *, max_engines: int) -> Layout:
 
 
 def draft_engines(
-    kept: Sequence[tuple[int, Series]], *, max_engines: int
+    kept: Sequence[tuple[int, Series]], shown: Sequence[str]
 ) -> dict[str, EngineLayout]:
-    """One layout per engine; what is beyond the bound is folded into ``other``."""
-    labels = {engine_of(one) for _, one in kept if one.engine is not None}
-    shown = sorted(labels, key=lambda text: (len(text), text))[:max_engines]
+    """One layout per engine that is shown.
+
+    Of the engines beyond the bound, folded into ``other``, gauges are kept only: which engines they
+    are may change, and a sum of counters over changing members rises and falls by itself.
+    """
     default = shown[0] if shown else "0"
     drafts: dict[str, EngineDraft] = {}
     for place, one in kept:
         engine = default if one.engine is None else engine_of(one)
-        engine = engine if engine in shown or engine == default else OTHER_ENGINE
-        if one.role is not None and one.part is not Part.CREATED:
-            drafts.setdefault(engine, EngineDraft()).add(one, one.role, place)
+        engine = engine if engine in shown or engine == default else OTHER
+        if one.role is None or one.part is Part.CREATED:
+            continue
+        if engine == OTHER and SHAPES[one.role] in {Shape.COUNTER, Shape.HISTOGRAM}:
+            continue
+        drafts.setdefault(engine, EngineDraft()).add(one, one.role, place)
     return {engine: drafts[engine].finish() for engine in sorted(drafts)}
 
 
 class ExpositionReader:
     """Reads one server's expositions into canonical roles.
 
-    At most ``max_engines`` engines are kept apart; the others are folded into ``other``.
+    At most ``max_engines`` engines are kept apart, those that came first; the others are folded into
+    ``other``. An engine that was shown stays shown, or its counters would seem to jump.
     """
 
-    def __init__(self, *, max_engines: int = 64) -> None:
+    def __init__(self, *, max_engines: int = MOST_ENGINES) -> None:
         self.max_engines = max_engines
         self.samples = SampleReader(name_series)
         self.layout = Layout(series=[])
+        self.layouts = 0
+        self.shown: list[str] = []
 
     def read(self, body: bytes, content_type: str) -> MetricsReading:
         """Read one exposition.
@@ -357,8 +377,16 @@ class ExpositionReader:
         seen = list(self.samples.read(body, content_type))
         series = [one for one, number in seen if is_measured(number)]
         if series != self.layout.series:
-            self.layout = lay_out(series, max_engines=self.max_engines)
-        return self.layout.reading([number for _, number in seen if is_measured(number)])
+            self.layout = lay_out(series, self.show_engines)
+            self.layouts += 1
+        reading = self.layout.reading([number for _, number in seen if is_measured(number)])
+        return replace(reading, layout=self.layouts)
+
+    def show_engines(self, labels: set[str]) -> Sequence[str]:
+        """The engines that are kept apart: those before, and new ones while there is room."""
+        new = sorted(labels - set(self.shown), key=lambda text: (len(text), text))
+        self.shown.extend(new[: max(0, self.max_engines - len(self.shown))])
+        return sorted(self.shown, key=lambda text: (len(text), text))
 
 
 def is_measured(value: float) -> bool:
@@ -369,7 +397,7 @@ def is_measured(value: float) -> bool:
 def engine_of(series: Series) -> str:
     """The engine's label, ``other`` where it is not a plain short word."""
     text = series.engine or ""
-    return text if ENGINE_NAME.fullmatch(text) else OTHER_ENGINE
+    return text if ENGINE_NAME.fullmatch(text) else OTHER
 
 
 def newest_names(series: Iterable[Series]) -> dict[str, int]:

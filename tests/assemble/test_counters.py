@@ -1,5 +1,7 @@
 """Counters rise, reset, vanish and appear; a rise is never negative and never invented."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,6 +60,16 @@ def test_a_blind_reading_is_no_baseline() -> None:
 
 def test_a_new_engine_rose_from_zero() -> None:
     assert rises(reading(10), reading(4, engine="1")) == [0, 4]
+
+
+def test_a_sum_that_falls_because_a_replica_is_gone_is_no_restart() -> None:
+    counters = Counters()
+    steps = [
+        counters.advance(replace(reading(value), layout=layout))
+        for value, layout in ((120, 1), (100, 2), (101, 2))
+    ]
+    assert not any(step.restarted for step in steps)
+    assert [step.engines["0"].deltas[roles.PREEMPTIONS] for step in steps[1:]] == [0, 1]
 
 
 def test_a_restart_is_told_once() -> None:

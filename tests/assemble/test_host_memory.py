@@ -34,6 +34,10 @@ def test_a_cgroup_that_is_gone_for_a_while_keeps_its_baseline() -> None:
     assert amounts(cgroup(1), gone, cgroup(2)) == [0, 0, 1]
 
 
+def test_kills_of_another_cgroup_are_of_the_past() -> None:
+    assert amounts(cgroup(0), cgroup(5, identity=9, path="/other")) == [0, 0]
+
+
 def test_pressure_is_no_kill() -> None:
     assert amounts(cgroup(0), cgroup(0, max=1575, high=154, oom=3)) == [0, 0]
 

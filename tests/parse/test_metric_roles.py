@@ -225,3 +225,45 @@ def test_every_name_of_the_catalogue_is_a_name_that_some_release_had() -> None:
     for role in roles.ROLES:
         for name in role.names:
             assert {name, f"{name}_total"} & known, name
+
+
+def created(reason: str, at: float) -> str:
+    labels = f'engine="0",finished_reason="{reason}",model_name="m"'
+    return f"vllm:request_success_total{{{labels}}} 1.0\nvllm:request_success_created{{{labels}}} {at}\n"
+
+
+def test_each_child_of_a_counter_has_a_mark_of_its_own() -> None:
+    first = read(engine_lines("0") + created("stop", 100.0)).epoch
+    both = read(engine_lines("0") + created("stop", 100.0) + created("length", 200.0)).epoch
+    assert first.items() <= both.items()
+    assert sorted(both.values()) == [100.0, 200.0]
+
+
+def test_an_engine_that_was_shown_stays_shown() -> None:
+    reader = ExpositionReader(max_engines=2)
+    assert set(reader.read(engine_lines("123").encode(), CLASSIC).engines) == {"1", "2", "other"}
+    later = reader.read(engine_lines("0123").encode(), CLASSIC)
+    assert set(later.engines) == {"1", "2", "other"}
+
+
+def test_counters_of_folded_engines_are_not_summed() -> None:
+    text = engine_lines("12") + "".join(
+        f'vllm:num_preemptions_total{{engine="{n}",model_name="m"}} 100.0\n' for n in (1, 2)
+    )
+    reading = read(text, max_engines=1)
+    assert roles.PREEMPTIONS in reading.engines["1"].values
+    assert roles.PREEMPTIONS not in reading.engines["other"].values
+    assert reading.engines["other"].values[roles.RUNNING] == 1.0
+
+
+def test_reasons_of_later_releases_are_one() -> None:
+    text = engine_lines("0") + "".join(created(f"reason{n}", 1.0) for n in range(50))
+    assert read(text).engines["0"].outcomes == {"other": 50.0}
+
+
+def test_long_labels_are_forgotten_before_they_fill_the_memory() -> None:
+    reader = ExpositionReader()
+    for n in range(300):
+        label = f"{n}" + "x" * 50_000
+        reader.read(f'a{{b="{label}"}} 1\n'.encode(), CLASSIC)
+    assert sum(map(len, reader.samples.known)) < 9_000_000

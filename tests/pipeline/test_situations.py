@@ -295,3 +295,14 @@ def test_a_cgroup_without_a_count_of_kills_can_show_no_kill(judge: Judge) -> Non
     found = judge(recording)
     assert set(verdicts(found)) == {Verdict.UNKNOWN}
     assert not found[30].observable[Cause.HOST_OOM]
+
+
+def test_a_cgroup_that_is_gone_while_the_server_serves_shows_no_health(judge: Judge) -> None:
+    recording = busy().cgroup_v1(50)
+    for row in recording.rows["cgroup"]:
+        if row["t"] > 20:
+            row["files"] = None
+    found = judge(recording)
+    assert found[20].verdict is Verdict.NONE
+    assert found[40].verdict is Verdict.UNKNOWN
+    assert not found[40].observable[Cause.HOST_OOM]

@@ -215,6 +215,21 @@ def test_preemption_within_the_tolerance_is_info() -> None:
     assert [j.severity for j in found if j.verdict is Verdict.PREEMPTION] == [Severity.INFO] * 2
 
 
+def test_a_log_that_is_far_behind_shows_no_health() -> None:
+    p = pipeline(wanted=WANTED | {Source.VLLM_LOG})
+    behind = LogReading(lag_bytes=100_000_000)
+    ticks = []
+    for n in range(1, 21):
+        moment = at(1000.0 + n)
+        log = behind if n > 10 else LogReading()
+        samples = (
+            Sample(source=Source.VLLM_METRICS, at=moment, reading=exposition()),
+            Sample(source=Source.VLLM_LOG, at=moment, reading=log),
+        )
+        ticks.append(Tick(at=moment, samples=samples))
+    assert [j.verdict for j in run(p, *ticks)] == [Verdict.NONE, Verdict.UNKNOWN]
+
+
 def counted_kills(moment: float, kills: int) -> Tick:
     reading = CgroupReading(version=2, path="/a", events={"oom_kill": kills})
     sample = Sample(source=Source.CGROUP, at=at(moment), reading=reading)
