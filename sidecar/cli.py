@@ -1,11 +1,14 @@
 """Arguments, signals and exit codes. Each command's work is in ``commands``."""
 
 import argparse
+import io
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from sidecar.errors import ConfigError, SidecarError
 from sidecar.parse.quantity import parse_duration
@@ -181,8 +184,8 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
 """Commands import what they need when they are called: ``scan`` needs no HTTP library."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code."""
+def run_command(argv: Sequence[str] | None) -> int:
+    """Run one command, and hand over all that it printed; returns the exit code."""
     try:
         arguments = build_parser().parse_args(argv)
         if arguments.version:
@@ -193,19 +196,77 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.command is None:
             raise ConfigError(f"a command is needed: {', '.join(COMMANDS)}")
         return COMMANDS[arguments.command](arguments)
+    finally:
+        sys.stdout.flush()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code. What nobody can be told is not told."""
+    try:
+        return run_command(argv)
     except SidecarError as error:
-        # A file's name or a key of TOML may hold the end of a line.
-        line = "".join(c if c.isprintable() else "?" for c in str(error))
-        sys.stderr.write(f"vllm-sidecar: {line}\n")
+        complain(str(error))
         return USAGE
     except BrokenPipeError:
-        # Whoever read our output has enough of it; leave no complaint at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read our output has enough of it.
+        drop(sys.stdout)
         return DONE
+    except OSError as error:
+        drop(sys.stdout)
+        where = "the output" if error.filename is None else error.filename
+        complain(f"cannot write {where}: {error.strerror or 'it is closed'}")
+        return USAGE
     except KeyboardInterrupt:
         return DONE
 
 
+def complain(text: str) -> None:
+    """Say in one line on stderr what is wrong, if it can be said."""
+    # A file's name or a key of TOML may hold the end of a line.
+    line = "".join(c if c.isprintable() else "?" for c in text)
+    with suppress(OSError, ValueError):
+        sys.stderr.write(f"vllm-sidecar: {line}\n")
+        sys.stderr.flush()
+
+
+def drop(stream: TextIO) -> None:
+    """What is left to write goes nowhere: at exit it would be tried, and lamented, again."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def leave(_number: int, _frame: object) -> None:
+    """End at once: before the event loop runs nothing is held, and an import cannot be left."""
+    os._exit(DONE)
+
+
+def settle_streams() -> None:
+    """Make standard streams that are closed, or cannot show every name, safe to write to.
+
+    A stream that was closed refuses what is written, and its number is taken, so that no socket of
+    ours gets it.
+    """
+    while (number := os.open(os.devnull, os.O_RDONLY)) <= 2:  # noqa: PLR2004  (stderr)
+        continue
+    os.close(number)
+    # A closed one is None to Python (and to nobody else, hence no type says it).
+    refusing = io.TextIOWrapper(io.BufferedReader(io.FileIO(os.devnull)))
+    sys.stdout = sys.stdout or refusing
+    sys.stderr = sys.stderr or refusing
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def entry() -> None:
     """The installed command."""
-    sys.exit(main())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, leave)
+    settle_streams()
+    try:
+        sys.exit(main())
+    finally:
+        try:
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            drop(sys.stderr)

@@ -83,16 +83,15 @@ class Recording:
         path = self.folder / "recording.json"
         try:
             value = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is no JSON"
             raise RecordingError(f"no recording in {self.folder}: recording.json: {why}") from None
         if not isinstance(value, dict) or value.get("format") != FORMAT:
             raise RecordingError(f"{path}: not a recording of format {FORMAT}")
-        created = value.get("created")
-        return Header(
-            created=float(created) if isinstance(created, int | float) else 0.0,
-            about=str(value.get("about", "")),
-        )
+        created = value.get("created", 0.0)
+        if not isinstance(created, int | float) or not 0 <= created <= LAST_MOMENT:
+            raise RecordingError(f"{path}: created: not a time in seconds since 1970")
+        return Header(created=float(created), about=str(value.get("about", "")))
 
     def path_of(self, source: Source) -> Path | None:
         """The file of a source, plain or packed; None if the source was not there."""
@@ -123,7 +122,7 @@ class Recording:
             try:
                 row = json.loads(line)
                 at = float(row["t"])
-            except (ValueError, TypeError, KeyError, RecursionError):
+            except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
                 at = math.nan
                 row = {}
             if not 0 <= at <= LAST_MOMENT or not isinstance(row, dict):
@@ -171,17 +170,17 @@ class Decoder:
             case Source.VLLM_METRICS:
                 return self.read_metrics(row)
             case Source.VLLM_HEALTH:
-                status = 0 if row["status"] is None else int(row["status"])
+                status = 0 if row["status"] is None else whole(row["status"])
                 return HealthReading(status) if status else fault_named(row.get("error"))
             case Source.CGROUP:
                 identity = row.get("identity")
                 if row["files"] is not None and not row["files"]:
                     return Fault.DENIED
                 return parse_cgroup(
-                    int(row["version"]),
+                    whole(row["version"]),
                     str(row["path"]),
                     row["files"],
-                    int(identity) if identity is not None else None,
+                    whole(identity) if identity is not None else None,
                 )
             case Source.NVML:
                 return read_nvml(row)
@@ -190,7 +189,7 @@ class Decoder:
                     return fault_named(row["error"])
                 return ProcessReading(
                     tuple(
-                        Process(int(p["pid"]), str(p["comm"]), optional_int(p.get("rss")))
+                        Process(whole(p["pid"]), str(p["comm"]), optional_int(p.get("rss")))
                         for p in row["processes"]
                     )
                 )
@@ -221,7 +220,19 @@ def fault_named(name: object) -> Fault:
 
 def optional_int(value: object) -> int | None:
     """A whole number, None where the recording has none."""
-    return int(value) if isinstance(value, int | float) else None
+    return whole(value) if isinstance(value, int | float) else None
+
+
+def whole(value: str | float) -> int:
+    """A whole number.
+
+    Raises:
+        ValueError: it is none, or larger than any count, size or pid can be.
+    """
+    number = int(value)
+    if abs(number) >= 1 << 64:
+        raise ValueError("too large")
+    return number
 
 
 def read_nvml(row: Row) -> Reading | Fault:
@@ -239,7 +250,7 @@ def read_gpu(gpu: Mapping[str, Any]) -> Gpu:
     utilization = gpu.get("utilization")
     processes = gpu.get("processes")
     return Gpu(
-        index=int(gpu["index"]),
+        index=whole(gpu["index"]),
         uuid=str(gpu.get("uuid", "")),
         name=str(gpu.get("name", "")),
         total=optional_int(memory.get("total")),
@@ -249,7 +260,7 @@ def read_gpu(gpu: Mapping[str, Any]) -> Gpu:
         utilization=None if utilization is None else float(utilization) / 100,
         processes=None
         if processes is None
-        else tuple(GpuProcess(int(p["pid"]), optional_int(p.get("used"))) for p in processes),
+        else tuple(GpuProcess(whole(p["pid"]), optional_int(p.get("used"))) for p in processes),
         mig=bool(gpu.get("mig", False)),
         lost=bool(gpu.get("lost", False)),
     )

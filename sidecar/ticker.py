@@ -134,6 +134,9 @@ class Ticker:
         grid = Grid(self.interval_s)
         due = grid.next_point(self.clock.now())
         while not self.stop.is_set():
+            if woken:
+                # It woke while a tick gathered its samples, which took the notice with them.
+                sampler.ready.set()
             timer = sampler.group.create_task(self.clock.until(due.monotonic), name="timer")
             waker = sampler.group.create_task(sampler.ready.wait(), name="wake")
             await asyncio.wait({timer, waker, stopper}, return_when=asyncio.FIRST_COMPLETED)

@@ -17,6 +17,7 @@ from sidecar.recording import Recording, read_ticks
 REAL = Path(__file__).parent / "data/recordings"
 BODY = (Path(__file__).parent / "data/expositions/0.26.0.txt").read_text()
 T0 = 1_700_000_000.0
+BEYOND_FLOATS = 10**399
 Row = dict[str, Any]
 Write = Callable[..., Recording]
 
@@ -64,6 +65,8 @@ def samples(found: list[Tick], source: Source) -> Iterator[Any]:
         '{"t": Infinity, "status": 200}',
         '{"t": -1, "status": 200}',
         '{"t": 1700000001000, "status": 200}',
+        f'{{"t": {BEYOND_FLOATS}, "status": 200}}',
+        f'{{"status": {BEYOND_FLOATS}, "t": 1700000001}}',
         '{"t": 1700000001}',
         '{"t": 1700000001, "status": "well"}',
         '{"t": 1700000001, "status": {}}',
@@ -232,3 +235,31 @@ def test_every_real_recording_is_read_without_a_rest() -> None:
         recording.header()
         assert sum(1 for source in recording.sources() for _ in recording.rows(source)) > 10
         assert not recording.unreadable
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "[" * 100_000,
+        f'{{"format": 1, "created": {BEYOND_FLOATS}}}',
+        f'{{"format": 1, "created": 1{"0" * 5000}}}',
+        '{"format": 1, "created": "noon"}',
+        '{"format": 1, "created": NaN}',
+    ],
+    ids=["nested", "beyond_floats", "beyond_integers", "word", "nan"],
+)
+def test_a_header_that_cannot_be_read_is_refused(header: str, tmp_path: Path) -> None:
+    (tmp_path / "recording.json").write_text(header)
+    with pytest.raises(RecordingError, match=r"recording\.json"):
+        Recording(tmp_path).header()
+
+
+def test_a_number_larger_than_any_memory_is_counted_and_left_out(write: Write) -> None:
+    gpu = {"index": 0, "memory": {"total": BEYOND_FLOATS, "used": 1, "free": 1, "reserved": 0}}
+    process = {"pid": 1, "comm": "x", "rss": BEYOND_FLOATS}
+    recording = write(
+        nvml=[{"t": T0 + 1, "driver": "1", "gpus": [gpu]}],
+        process=[{"t": T0 + 1, "processes": [process]}],
+    )
+    assert list(samples(ticks(recording), Source.NVML)) == []
+    assert recording.unreadable == {"nvml.jsonl": 1, "process.jsonl": 1}

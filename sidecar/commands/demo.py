@@ -43,13 +43,12 @@ def run_demo(scenario: str, *, listen: str, once: bool) -> int:
         raise ConfigError(f"no scenario {scenario!r}; there are {', '.join(known)}")
     say(f"scenario {scenario}: {known[scenario]}")
 
-    with tempfile.TemporaryDirectory(prefix="vllm-sidecar-demo-") as folder:
-
-        async def body(stop: asyncio.Event) -> None:
-            recording = Recording(SCENARIOS / scenario)
+    async def body(stop: asyncio.Event) -> None:
+        recording = Recording(SCENARIOS / scenario)
+        with tempfile.TemporaryDirectory(prefix="vllm-sidecar-demo-") as folder:
             await play(recording, Path(folder), listen, stop, Clock(), once=once)
 
-        run_until_signal(body)
+    run_until_signal(body)
     return 0
 
 
@@ -68,10 +67,12 @@ async def play(
         ConfigError: the address cannot be had.
     """
     stand_in = StandIn(recording, folder, clock)
-    teller = Teller()
+    teller = Teller(stop)
 
     def ended() -> None:
-        say("the recording has ended" + ("" if once else "; its last moment stays (Ctrl-C ends)"))
+        teller.say(
+            "the recording has ended" + ("" if once else "; its last moment stays (Ctrl-C ends)")
+        )
         if once:
             stop.set()
 
@@ -126,14 +127,24 @@ def say(line: str) -> None:
 class Teller:
     """Prints what a person wants to see: where to look, and every change of verdict."""
 
-    def __init__(self) -> None:
+    def __init__(self, stop: asyncio.Event) -> None:
+        self.stop = stop
         self.verdict: Verdict | None = None
         self.at_once = False
+
+    def say(self, line: str) -> None:
+        """Print a line; once nobody reads any more, there is nothing left to show."""
+        try:
+            say(line)
+        except BrokenPipeError:
+            self.stop.set()
+        except OSError:
+            return  # a full disk: our pages go on
 
     def tell_listening(self, host: str, port: int) -> None:
         """Say where to look."""
         shown = f"[{host}]" if ":" in host else host
-        say(f"listening on http://{shown}:{port}/metrics")
+        self.say(f"listening on http://{shown}:{port}/metrics")
 
     def tell_step(self, step: Step) -> None:
         """Say a verdict that differs from the one before; a failure at once, then its window."""
@@ -142,11 +153,11 @@ class Teller:
                 self.verdict = found.cause.verdict
                 self.at_once = True
                 now = iso_time(step.report.at.unix)
-                say(
+                self.say(
                     f"{now} {found.cause.value} ({found.severity.value}) at once: {say_found(found)}"
                 )
         for judgement in step.closed:
             if judgement.verdict is not self.verdict or self.at_once:
                 self.verdict = judgement.verdict
                 self.at_once = False
-                say(window_line(judgement))
+                self.say(window_line(judgement))

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import uvloop
 
@@ -15,6 +16,8 @@ from sidecar.model.report import Report
 from sidecar.model.vocabulary import Fault, ServerState, Source, Verdict
 from sidecar.pipeline import Step
 
+SAME_WISH_S = 0.1
+"""Seconds within which signals count as one."""
 ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -29,11 +32,11 @@ def run_daemon(settings: Settings) -> int:
             stop,
             listening=journal.tell_listening,
             observe=journal.tell_changes,
-            complain=journal.log.warning,
+            complain=journal.complain,
         )
 
     run_until_signal(body)
-    journal.log.info("stopped")
+    journal.note("stopped")
     return 0
 
 
@@ -44,11 +47,16 @@ def run_until_signal(body: Callable[[asyncio.Event], Awaitable[None]]) -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
 
-        def begin_to_stop() -> None:
+        def end_next_time() -> None:
             for number in ENDING:
                 loop.remove_signal_handler(number)
                 signal.signal(number, signal.SIG_DFL)
-            stop.set()
+
+        def begin_to_stop() -> None:
+            if not stop.is_set():
+                stop.set()
+                # Who signals a process and then its group (timeout(1)) means one wish.
+                loop.call_later(SAME_WISH_S, end_next_time)
 
         for number in ENDING:
             loop.add_signal_handler(number, begin_to_stop)
@@ -70,24 +78,34 @@ class Journal:
         self.state: ServerState | None = None
         self.faults: dict[Source, Fault | object | None] = {}
 
+    def note(self, event: str, **fields: str | None) -> None:
+        """Write a line. A full disk or a reader that left is no reason to stop watching."""
+        with suppress(OSError, ValueError):
+            self.log.info(event, **fields)
+
+    def complain(self, event: str, **fields: str | None) -> None:
+        """Write a line about something that is wrong, if it can be written."""
+        with suppress(OSError, ValueError):
+            self.log.warning(event, **fields)
+
     def tell_listening(self, host: str, port: int) -> None:
         """Say where we listen."""
         shown = f"[{host}]" if ":" in host else host
-        self.log.info("listening", listen=f"{shown}:{port}")
+        self.note("listening", listen=f"{shown}:{port}")
 
     def tell_changes(self, step: Step) -> None:
         """Say what changed with this step."""
         report = step.report
         if report.state is not self.state:
             self.state = report.state
-            self.log.info("state_changed", state=report.state.value)
+            self.note("state_changed", state=report.state.value)
         self.tell_sources(report)
         last = report.last_window
         if report.verdict is not self.verdict and (report.urgent or last):
             self.verdict = report.verdict
             shown = report.urgent or (last.causes if last else ())
             first = shown[0] if shown else None
-            self.log.info(
+            self.note(
                 "verdict_changed",
                 verdict=report.verdict.value,
                 severity=None if first is None else first.severity.value,
@@ -108,6 +126,6 @@ class Journal:
                 continue
             self.faults[source] = status.last_fault
             if status.last_fault is None:
-                self.log.info("source_works", source=source.value)
+                self.note("source_works", source=source.value)
             else:
-                self.log.warning("source_fails", source=source.value, fault=status.last_fault.value)
+                self.complain("source_fails", source=source.value, fault=status.last_fault.value)

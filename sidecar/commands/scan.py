@@ -1,11 +1,14 @@
 """``scan``: triage of logs offline, one result per file."""
 
+import errno
 import gzip
 import io
 import itertools
 import json
 import sys
+import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
@@ -16,7 +19,7 @@ from sidecar.triage import LogCause, LogTriage, triage
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-CHUNK_BYTES = 256 * 1024
+CHUNK_BYTES = 64 * 1024
 STDIN = "-"
 GZIP_MAGIC = b"\x1f\x8b"
 UNREADABLE = 2
@@ -52,8 +55,10 @@ def run_scan(files: Sequence[str], *, output: Literal["text", "json"]) -> int:
     for name in files:
         try:
             found = scan_file(name)
-        except (OSError, EOFError) as error:
-            print(f"vllm-sidecar scan: cannot read {name}: {_reason(error)}", file=sys.stderr)
+        except (OSError, EOFError, zlib.error) as error:
+            said = f"vllm-sidecar scan: cannot read {_shown(name)}: {_reason(error)}"
+            with suppress(OSError, ValueError):  # the exit code says it too
+                print(said, file=sys.stderr, flush=True)
             code = UNREADABLE
             continue
         print(_as_json(name, found) if output == "json" else _as_text(name, found), flush=True)
@@ -63,6 +68,8 @@ def run_scan(files: Sequence[str], *, output: Literal["text", "json"]) -> int:
 def scan_file(name: str) -> LogTriage:
     """The triage of a file, of a gzip file, or of standard input (``-``), packed or not."""
     if name == STDIN:
+        if sys.stdin is None:
+            raise OSError(errno.EBADF, "standard input is closed")
         return scan_stream(sys.stdin.buffer)
     with Path(name).open("rb") as file:
         return scan_stream(file)
@@ -114,9 +121,14 @@ def _chunks(file: io.RawIOBase | gzip.GzipFile) -> Iterator[bytes]:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, EOFError | gzip.BadGzipFile):
+    if isinstance(error, EOFError | gzip.BadGzipFile | zlib.error):
         return "damaged gzip data"
     return (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
+
+
+def _shown(name: str) -> str:
+    """A file's name in one line of text: ends of lines and bytes that are no text are escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
 
 
 def _as_json(name: str, found: LogTriage) -> str:
@@ -144,7 +156,7 @@ def _as_json(name: str, found: LogTriage) -> str:
 
 def _as_text(name: str, found: LogTriage) -> str:
     noun = "line" if found.lines == 1 else "lines"
-    shown = "<stdin>" if name == STDIN else name
+    shown = "<stdin>" if name == STDIN else _shown(name)
     lines = [f"{shown}: {found.verdict} ({found.lines} {noun})"]
     if found.verdict is Verdict.UNKNOWN and not found.causes:
         lines.append("  empty, or no text: nothing can be said")

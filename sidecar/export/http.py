@@ -24,8 +24,15 @@ from sidecar.model.verdict import Judgement
 
 MAX_REQUESTS = 40
 """Requests answered at the same time; one more is told to come back."""
+RESERVED = 8
+"""So many more, for the first request of a connection: old ones cannot lock out a new one."""
+LARGE = frozenset({"/api/windows"})
+MAX_LARGE = 4
+"""Answers of some megabytes at the same time, apart from the others: each is held until taken."""
+UNREAD_S = 2.0
+"""An answer that nobody took for so long is given up where its place is needed."""
 MAX_CONNECTIONS = 256
-"""Open connections; one more is dropped."""
+"""Open connections; for one more, the one that asked nothing for longest is dropped."""
 FIRST_REQUEST_S = 10.0
 """A new connection must have sent a whole request by then."""
 ANSWER_S = 10.0
@@ -204,6 +211,15 @@ class Connection(web.RequestHandler):
     """A connection that must ask soon, and whose broken requests are not quoted back to it."""
 
     first_request: asyncio.TimerHandle | None = None
+    peers: "dict[Connection, None] | None" = None
+    """All open connections, of which this is one, those that were idle for longest first."""
+    asking = False
+    """Whether a request is being answered."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a whole request is being answered, or waits to be."""
+        return self.asking or bool(self._messages)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the limit for the first request."""
@@ -213,14 +229,37 @@ class Connection(web.RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Forget the limit."""
-        self.note_request()
+        self.forget_limit()
+        if self.peers is not None:
+            self.peers.pop(self, None)
         super().connection_lost(exc)
 
-    def note_request(self) -> None:
-        """A whole request has come: from now on the limit for idle connections holds."""
+    def forget_limit(self) -> None:
+        """The limit for the first request does not hold any more."""
         if self.first_request is not None:
             self.first_request.cancel()
             self.first_request = None
+
+    def begin_request(self) -> bool:
+        """A whole request has come: the limit for idle connections holds; whether it is the first."""
+        first = self.first_request is not None
+        self.forget_limit()
+        self.asking = True
+        return first
+
+    def end_request(self) -> None:
+        """It was answered: the connection is idle from now on."""
+        self.asking = False
+        if self.peers is not None and self in self.peers:
+            del self.peers[self]
+            self.peers[self] = None
+
+    def drop(self) -> None:
+        """End it at once."""
+        if self.peers is not None:
+            self.peers.pop(self, None)
+        if self.transport is not None:
+            self.transport.abort()
 
     def handle_error(
         self,
@@ -235,7 +274,8 @@ class Connection(web.RequestHandler):
             raise ConnectionError("the answer has begun already")
         broken = status < 500  # noqa: PLR2004
         if not broken:
-            structlog.get_logger().error("page_failed", error=type(exc).__name__)
+            with suppress(OSError, ValueError):  # our own output may be lost
+                structlog.get_logger().error("page_failed", error=type(exc).__name__)
         response = refuse(status, "this is no HTTP request" if broken else "internal error")
         response.force_close()
         return response
@@ -248,6 +288,40 @@ class Refusal(asyncio.Protocol):
         """Drop it at once."""
         # uvloop's transports are no subclass of asyncio's, so the type cannot be asked.
         cast(asyncio.Transport, transport).abort()
+
+
+@dataclass(slots=True, eq=False)
+class Taking:
+    """An answer that its client is taking since ``since`` (the loop's clock, seconds)."""
+
+    since: float
+    transport: asyncio.Transport | None
+    large: bool
+    first: bool
+
+
+class Places:
+    """The answers that are being taken, oldest first."""
+
+    def __init__(self) -> None:
+        self.taken: dict[Taking, None] = {}
+
+    def enter(self, new: Taking) -> bool:
+        """Take a place, in place of one that was left unread if need be; False if there is none."""
+        alike = [one for one in self.taken if one.large is new.large]
+        limit = MAX_LARGE if new.large else MAX_REQUESTS + (RESERVED if new.first else 0)
+        if len(alike) >= limit:
+            if not alike or new.since - alike[0].since < UNREAD_S:
+                return False
+            self.leave(alike[0])
+            if alike[0].transport is not None:
+                alike[0].transport.abort()
+        self.taken[new] = None
+        return True
+
+    def leave(self, one: Taking) -> None:
+        """Give the place back."""
+        self.taken.pop(one, None)
 
 
 def say_reason(exc: Exception) -> str:
@@ -263,9 +337,15 @@ class HttpServer:
     def __init__(self, views: Views, exposition: Exposition) -> None:
         self.pages = Pages(views, exposition)
         self.silence = silent_logger()
-        self.requests = 0
+        self.places = Places()
+        self.connections: dict[Connection, None] = {}
         self.handlers: web.Server | None = None
         self.listener: asyncio.Server | None = None
+
+    @property
+    def requests(self) -> int:
+        """How many requests are being answered."""
+        return len(self.places.taken)
 
     async def start(self, host: str, port: int) -> int:
         """Listen; the port that was taken, which differs from ``port`` if that is 0.
@@ -304,9 +384,9 @@ class HttpServer:
 
     def accept(self) -> asyncio.Protocol:
         """A protocol for a new connection."""
-        if self.handlers is None or len(self.handlers.connections) >= MAX_CONNECTIONS:
+        if self.handlers is None or not self.has_room():
             return Refusal()
-        return Connection(
+        connection = Connection(
             self.handlers,
             loop=asyncio.get_running_loop(),
             keepalive_timeout=IDLE_S,
@@ -314,24 +394,55 @@ class HttpServer:
             access_log=self.silence,
             lingering_time=1.0,
         )
+        connection.peers = self.connections
+        self.connections[connection] = None
+        return connection
+
+    def has_room(self) -> bool:
+        """Whether one more may come, made possible by dropping one that asks nothing if need be."""
+        if len(self.connections) < MAX_CONNECTIONS:
+            return True
+        # One without a transport was accepted just now.
+        idle = (one for one in self.connections if one.transport is not None and not one.busy)
+        victim = next(idle, None)
+        if victim is not None:
+            victim.drop()
+        return victim is not None
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; a client that does not take the answer in time is cut off."""
         connection = request.protocol
-        if isinstance(connection, Connection):
-            connection.note_request()
-        if self.requests >= MAX_REQUESTS:
-            return refuse(503, "too many requests at once", {"Retry-After": "1"})
-        self.requests += 1
+        if not isinstance(connection, Connection):
+            return await self.reply(request, first=False)
+        first = connection.begin_request()
         try:
-            response = self.pages.find(request)
-            async with asyncio.timeout(ANSWER_S):
-                await response.prepare(request)
-                await response.write_eof()
-        except TimeoutError:
-            if request.transport is not None:
-                request.transport.abort()
-            raise ConnectionResetError("the answer was not taken in time") from None
+            return await self.reply(request, first=first)
         finally:
-            self.requests -= 1
-        return response
+            connection.end_request()
+
+    async def reply(self, request: web.BaseRequest, *, first: bool) -> web.StreamResponse:
+        """Send the page, or that there are too many requests."""
+        now = asyncio.get_running_loop().time()
+        taking = Taking(now, request.transport, request.path in LARGE, first)
+        if not self.places.enter(taking):
+            busy = refuse(503, "too many requests at once", {"Retry-After": "1"})
+            return await send(request, busy, UNREAD_S)
+        try:
+            return await send(request, self.pages.find(request), ANSWER_S)
+        finally:
+            self.places.leave(taking)
+
+
+async def send(
+    request: web.BaseRequest, response: web.Response, limit_s: float
+) -> web.StreamResponse:
+    """Send an answer; who does not take it within the limit is cut off."""
+    try:
+        async with asyncio.timeout(limit_s):
+            await response.prepare(request)
+            await response.write_eof()
+    except TimeoutError:
+        if request.transport is not None:
+            request.transport.abort()
+        raise ConnectionResetError("the answer was not taken in time") from None
+    return response

@@ -19,13 +19,8 @@ _KERNEL_FACILITY_END = 8
 _PREFIX = re.compile(
     r"(?:<\d{1,3}>|\[[^\]]{1,64}\] ?|kern *:\w+ *: ?|(?:(?!: ).){0,128}? kernel: )+"
 )
-_SUMMARY = re.compile(
-    # A value counts only if the next key stands behind it: records longer than 1 kB are cut.
-    r"oom-kill:constraint=(?P<constraint>\w+)"
-    r"(?:.*?,oom_memcg=(?P<limit>.*?)(?=,task_memcg=))?"
-    r"(?:.*?,task_memcg=(?P<victim>.*?)(?=,task=))?"
-    r"(?:.*?,task=(?P<comm>.*),pid=(?P<pid>\d{1,10}),uid=)?"
-)
+_SUMMARY = re.compile(r"oom-kill:constraint=(?P<constraint>\w+)")
+_TASK = re.compile(r"(?P<comm>.*),pid=(?P<pid>\d{1,10}),uid=")
 _CONTINUED = re.compile(r",(?:cpuset|mems_allowed|oom_memcg|global_oom|task_memcg|task)\b")
 _VERDICT = re.compile(
     r"(?:(?P<why>Memory cgroup out of memory|Out of memory)[^:]{0,64}: )?"
@@ -35,6 +30,10 @@ _VERDICT = re.compile(
 _OLD_LIMIT = re.compile(r"Task in (?P<victim>/.*) killed as a result of limit of (?P<limit>/.*)$")
 _GROUP = re.compile(r"Tasks in (?P<group>/.*) are going to be killed due to memory\.oom\.group set")
 _ESCAPED = re.compile(r"(?:\\x[0-9a-f]{2})+")
+_LINE = 4096
+"""Characters of a line that are read: the kernel prints at most about a thousand at once."""
+_JOINED = 2 * _LINE
+"""Characters of a summary put together from its pieces."""
 _TOLD_S = 60.0
 _TOLD_MOST = 256
 _PATIENCE_S = 1.0
@@ -75,6 +74,7 @@ class KernelFold:
 
     def feed(self, line: str, at: Instant) -> tuple[KernelKill, ...]:
         """The kills that are certain with this line; ``at`` is the moment they are given."""
+        line = line[:_LINE]
         if not any(needle in line for needle in _NEEDLES):
             return ()
         text = _message(line)
@@ -84,6 +84,8 @@ class KernelFold:
             return self.flush() + self._summary(text, at)
         given = self.flush(at)
         if self._open is not None and self._open.rest and _CONTINUED.match(text):
+            if len(self._open.rest) + len(text) > _JOINED:
+                return given
             return given + self._summary(self._open.rest + text, self._open.at)
         if verdict := _VERDICT.match(text):
             return given + self._verdict(verdict, at)
@@ -107,13 +109,17 @@ class KernelFold:
             return ()
         self._group = None
         kind = Kind.CGROUP if found["constraint"] == "CONSTRAINT_MEMCG" else Kind.SYSTEM
+        limit, end = _between(text, found.end(), ",oom_memcg=", ",task_memcg=")
+        victim, end = _between(text, end, ",task_memcg=", ",task=")
+        at_task = text.find(",task=", end)
+        task = _TASK.match(text, at_task + len(",task=")) if at_task >= 0 else None
         told = _Told(
             at=at,
             kind=kind,
-            pid=_pid(found["pid"]),
-            comm=_plain(found["comm"]),
-            limit=_plain(found["limit"]),
-            victim=_plain(found["victim"]),
+            pid=_pid(task["pid"]) if task else None,
+            comm=_plain(task["comm"]) if task else None,
+            limit=_plain(limit),
+            victim=_plain(victim),
             rest=text,
         )
         self._last_victim_cgroup = told.victim
@@ -183,7 +189,7 @@ class KernelFold:
 
 def is_about_kills(line: str) -> bool:
     """Whether a line belongs to a report of the OOM killer: what a recording keeps of the log."""
-    text = _message(line)
+    text = _message(line[:_LINE])
     heads = (_VERDICT, _OLD_LIMIT, _GROUP, _CONTINUED)
     return text is not None and (
         text.startswith("oom-kill:")
@@ -192,8 +198,19 @@ def is_about_kills(line: str) -> bool:
     )
 
 
+def _between(text: str, start: int, key: str, following: str) -> tuple[str | None, int]:
+    """The value of ``key`` after ``start``, and where it ends.
+
+    It counts only if the key ``following`` stands behind it: records longer than 1 kB are cut.
+    """
+    at = text.find(key, start)
+    end = text.find(following, at + len(key)) if at >= 0 else -1
+    return (None, start) if end < 0 else (text[at + len(key) : end], end)
+
+
 def _message(line: str) -> str | None:
     """The text after the prefix of kmsg, syslog, journal or dmesg; None if no kernel wrote it."""
+    line = line.partition("\n")[0]
     kmsg = _KMSG.match(line)
     if kmsg:
         # Programs may write to /dev/kmsg, and then get a facility of their own (devkmsg_write).

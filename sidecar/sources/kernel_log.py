@@ -25,6 +25,9 @@ _RECORD_BYTES: Final = 8192
 _CHUNK_BYTES: Final = 65536
 _DRAIN_RECORDS: Final = 4096
 _INBOX_KILLS: Final = 1024
+_SKIPS_MOST: Final = 64
+_KMSG_NUMBERS: Final = (1, 11)
+"""Major and minor of ``/dev/kmsg`` (kernel documentation ``admin-guide/devices.txt``)."""
 _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _FAULTS: Final = {
     errno.EPERM: Fault.DENIED,
@@ -65,9 +68,10 @@ class KernelLogSource:
         """The kills told since the last sample."""
         begun = self._clock.now()
         fault = self._opened() or self._drain()
-        if fault is not None:
-            return sample_of(self.name, begun, self._clock.now(), fault)
         self._keep(self._fold.flush(self._clock.now()))
+        # What was read before the log went is told first; that it is gone, with the next sample.
+        if fault is not None and not self._inbox:
+            return sample_of(self.name, begun, self._clock.now(), fault)
         reading = KernelReading(kills=tuple(self._inbox), lost=self._lost)
         self._inbox.clear()
         self._lost = 0
@@ -89,11 +93,25 @@ class KernelLogSource:
         if self._log is not None:
             return None
         try:
-            self._log = _open(self._path)
-            self._wakeup.arm(self._log.watch(), self._taken)
+            log = _open(self._path)
         except OSError as error:
             return _FAULTS.get(error.errno or 0, Fault.IO_ERROR)
+        if isinstance(log, Fault):
+            return log
+        self._log = log
+        try:
+            self._wakeup.arm(log.watch(), self._taken)
+        except OSError as error:
+            return self._dropped(error)
         return None
+
+    def _dropped(self, error: OSError) -> Fault:
+        """Let go of a log that failed; it is looked for again with the next sample."""
+        if self._log is not None:
+            self._log.close()
+        self._wakeup.close()
+        self._log = None
+        return _FAULTS.get(error.errno or 0, Fault.IO_ERROR)
 
     def _drain(self) -> Fault | None:
         """Take in what is there, up to a bound; the rest is taken at the next call."""
@@ -103,10 +121,7 @@ class KernelLogSource:
         try:
             lines = log.read(_DRAIN_RECORDS)
         except OSError as error:
-            log.close()
-            self._wakeup.close()
-            self._log = None
-            return _FAULTS.get(error.errno or 0, Fault.IO_ERROR)
+            return self._dropped(error)
         self._lost += log.lost
         log.lost = 0
         if log.moved:
@@ -116,7 +131,7 @@ class KernelLogSource:
             if self._tap is not None and is_about_kills(line):
                 self._tap(now, {"line": line})
             self._keep(self._fold.feed(line, now))
-        return None
+        return Fault.ABSENT if log.gone else None
 
     def _keep(self, kills: tuple[KernelKill, ...]) -> None:
         for kill in kills:
@@ -136,6 +151,7 @@ class _Kmsg:
         self._overtaken = False
         self.lost = 0
         self.moved = False
+        self.gone = False
 
     def watch(self) -> int | None:
         """A copy of our descriptor: readable while records are left."""
@@ -147,19 +163,22 @@ class _Kmsg:
     def read(self, most: int) -> list[str]:
         """Up to ``most`` records, first lines only: the others are a dictionary of devices."""
         lines: list[str] = []
+        skipped = 0
         while len(lines) < most:
             try:
                 record = self._read(self._descriptor, _RECORD_BYTES)
             except BlockingIOError:
                 break
             except OSError as error:
-                if error.errno not in {errno.EPIPE, errno.EINVAL}:
-                    raise
                 # EPIPE: overwritten before we came. EINVAL: longer than a record can be; skipped.
+                skipped += 1
+                if error.errno not in {errno.EPIPE, errno.EINVAL} or skipped > _SKIPS_MOST:
+                    raise
                 self._overtaken = True
                 continue
             if not record:
                 break
+            skipped = 0
             lines.append(record.partition(b"\n")[0].decode("utf-8", "replace"))
             self._count(record)
         return lines
@@ -179,7 +198,10 @@ class _Kmsg:
 
 
 class _PlainFile:
-    """A text file that grows, and may be rotated or truncated."""
+    """A text file that grows, and may be rotated or truncated.
+
+    ``gone``: its name is taken by no file at present, so that what is logged now is not seen.
+    """
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path = path
@@ -187,6 +209,7 @@ class _PlainFile:
         self._rest = b""
         self.lost = 0
         self.moved = False
+        self.gone = False
 
     def watch(self) -> int | None:
         """Readable after the file was written to."""
@@ -219,9 +242,14 @@ class _PlainFile:
     def _successor(self) -> bytes:
         """From the file that took the place of ours, once ours is read to its end."""
         try:
-            descriptor = os.open(self._path, _FLAGS)
+            descriptor = _descriptor(self._path)
         except FileNotFoundError:
+            # Our file is kept: its successor is to be read from its beginning.
+            self.gone = True
             return b""
+        self.gone = False
+        if isinstance(descriptor, Fault):
+            raise OSError(errno.EINVAL, "neither a file nor the kernel's log")
         if _file(descriptor) == _file(self._descriptor):
             os.close(descriptor)
             return b""
@@ -236,8 +264,28 @@ def _file(descriptor: int) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _open(path: Path) -> _Kmsg | _PlainFile:
+def _is_log(status: os.stat_result) -> bool:
+    """Whether it is a plain file or the kernel's own device; any other may answer without end."""
+    if stat.S_ISCHR(status.st_mode):
+        return (os.major(status.st_rdev), os.minor(status.st_rdev)) == _KMSG_NUMBERS
+    return stat.S_ISREG(status.st_mode)
+
+
+def _descriptor(path: Path) -> int | Fault:
+    """The file, opened. It is looked at before: opening alone sets some devices to work."""
+    if not _is_log(path.stat()):
+        return Fault.UNSUPPORTED
     descriptor = os.open(path, _FLAGS)
+    if _is_log(os.fstat(descriptor)):
+        return descriptor
+    os.close(descriptor)
+    return Fault.UNSUPPORTED
+
+
+def _open(path: Path) -> _Kmsg | _PlainFile | Fault:
+    descriptor = _descriptor(path)
+    if isinstance(descriptor, Fault):
+        return descriptor
     try:
         os.lseek(descriptor, 0, os.SEEK_END)
         if stat.S_ISREG(os.fstat(descriptor).st_mode):

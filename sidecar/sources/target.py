@@ -4,7 +4,7 @@ import asyncio
 import errno
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +41,16 @@ _REST: tuple[tuple[type[Exception], Fault], ...] = (
     (ConnectionError, Fault.DISCONNECTED),
     (aiohttp.ClientResponseError, Fault.MALFORMED),  # what came is no HTTP
 )
+
+
+_Address = tuple[
+    socket.AddressFamily,
+    socket.SocketKind,
+    int,
+    str,
+    tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes],
+]
+"""What ``socket.getaddrinfo`` gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +110,8 @@ class Target:
             return Fault.TIMEOUT
         except (aiohttp.ClientError, OSError) as error:
             return fault_of(error)
+        except UnicodeError:
+            return Fault.ABSENT  # a host's name that cannot be one
 
     async def _get(self) -> Answer | Fault:
         headers = {"Accept": self._accept, "Accept-Encoding": "identity"}
@@ -206,6 +218,14 @@ class _TokenFile:
         return self._token if self._token.value and usable else Fault.DENIED
 
 
+def _addresses(host: str, port: int, family: socket.AddressFamily) -> Sequence[_Address]:
+    """The addresses of ``host``; an empty or overlong label is a name that nobody has."""
+    try:
+        return socket.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM)
+    except UnicodeError:
+        raise socket.gaierror(socket.EAI_NONAME, "no host name") from None
+
+
 class _ThreadResolver(AbstractResolver):
     """Resolves names on a thread that cannot hold up exit; aiohttp's own uses the executor."""
 
@@ -217,7 +237,7 @@ class _ThreadResolver(AbstractResolver):
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
         found = await self._thread.call(
-            lambda: socket.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM),
+            lambda: _addresses(host, port, family),
             self._limit_s,
         )
         if isinstance(found, Fault):

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -76,6 +77,30 @@ def test_an_unreadable_file_is_named_once_and_the_others_are_done(
     assert "none.log: No such file or directory" in said.err
     assert "Traceback" not in said.err
     assert json.loads(said.out)["verdict"] == "none"
+
+
+def test_a_damaged_stream_of_gzip_is_told_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    packed = bytearray(gzip.compress(bytes(range(256)) * 1000 + OOM.encode() * 100))
+    packed[100:200] = bytes(byte ^ 0x55 for byte in packed[100:200])
+    log = tmp_path / "a.gz"
+    log.write_bytes(packed)
+    assert run_scan([str(log)], output="text") == 2
+    assert capsys.readouterr().err.endswith("a.gz: damaged gzip data\n")
+
+
+def test_a_name_that_is_no_text_is_shown_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / os.fsdecode(b"a\xff\nb.log")
+    log.write_text(OOM)
+    assert run_scan([str(log), f"{log}x"], output="text") == 2
+    said = capsys.readouterr()
+    assert "a\\udcff\\nb.log: cuda_oom" in said.out
+    assert said.err.count("\n") == 1
+    said.out.encode()
+    said.err.encode()
 
 
 @pytest.mark.parametrize("output", ["text", "json"])

@@ -116,6 +116,8 @@ async def test_one_request_too_many_is_told_to_come_back(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http, "MAX_REQUESTS", 2)
+    monkeypatch.setattr(http, "RESERVED", 0)
+    monkeypatch.setattr(http, "LARGE", frozenset[str]())
     deaf = [await open_deaf(served.port) for _ in range(2)]
     await wait_for_requests(served.server, 2)
     answer = await served.ask_health()
@@ -127,25 +129,105 @@ async def test_one_request_too_many_is_told_to_come_back(
     assert b" 200 " in await served.ask_health()
 
 
-async def test_a_connection_too_many_is_dropped(
+async def test_a_new_connection_is_answered_though_old_ones_leave_theirs_unread(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "MAX_CONNECTIONS", 1)
-    _, writer = await asyncio.open_connection("127.0.0.1", served.port)
-    writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    monkeypatch.setattr(http, "MAX_REQUESTS", 2)
+    monkeypatch.setattr(http, "LARGE", frozenset[str]())
+    deaf = [await open_deaf(served.port) for _ in range(2)]
+    await wait_for_requests(served.server, 2)
+    assert b" 200 " in await served.ask_health()
+    for client in deaf:
+        client.close()
+
+
+async def test_what_is_left_unread_is_given_up_where_its_place_is_needed(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "MAX_REQUESTS", 2)
+    monkeypatch.setattr(http, "RESERVED", 0)
+    monkeypatch.setattr(http, "UNREAD_S", 0.0)
+    monkeypatch.setattr(http, "LARGE", frozenset[str]())
+    deaf = [await open_deaf(served.port) for _ in range(2)]
+    await wait_for_requests(served.server, 2)
+    assert b" 200 " in await served.ask_health()
+    await wait_for_requests(served.server, 1)
+    for client in deaf:
+        client.close()
+
+
+async def test_few_large_answers_are_held_at_once_and_small_ones_go_on(served: Served) -> None:
+    deaf = [await open_deaf(served.port) for _ in range(http.MAX_LARGE)]
+    await wait_for_requests(served.server, http.MAX_LARGE)
+    large = b"GET /api/windows HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    assert b" 503 " in (await served.ask(large)).split(b"\r\n")[0]
+    assert b" 200 " in await served.ask_health()
+    for client in deaf:
+        client.close()
     await wait_for_requests(served.server, 0)
-    answer = b""
-    with suppress(ConnectionError):
-        answer = await served.ask_health()
-    assert answer == b""
-    writer.close()
-    await writer.wait_closed()
+    assert b" 200 " in (await served.ask(large)).split(b"\r\n")[0]
+
+
+async def ask_and_stay(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A client that has had one answer, and keeps its connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert (await reader.readuntil(b"ok\n")).startswith(b"HTTP/1.1 200")
+    return reader, writer
+
+
+async def is_dropped(reader: asyncio.StreamReader) -> bool:
+    try:
+        async with asyncio.timeout(0.2):
+            return await reader.read() == b""
+    except ConnectionError:
+        return True
+    except TimeoutError:
+        return False
+
+
+async def test_of_too_many_connections_the_one_idle_for_longest_is_dropped(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "MAX_CONNECTIONS", 3)
+    first, second, third = [await ask_and_stay(served.port) for _ in range(3)]
+    first[1].write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    await first[0].readuntil(b"ok\n")
+    assert b" 200 " in await served.ask_health()
+    assert [await is_dropped(one[0]) for one in (first, second, third)] == [False, True, False]
+    for _, writer in (first, second, third):
+        writer.close()
+
+
+async def test_a_connection_that_is_being_answered_is_not_the_one_that_is_dropped(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "MAX_CONNECTIONS", 3)
+    deaf = await open_deaf(served.port)
+    await wait_for_requests(served.server, 1)
+    half, idle = [await ask_and_stay(served.port) for _ in range(2)]
+    half[1].write(b"GET /healthz HT")
+    assert b" 200 " in await served.ask_health()
+    assert served.server.requests == 1
+    assert [await is_dropped(one[0]) for one in (half, idle)] == [True, False]
+    half[1].close()
+    idle[1].close()
+    deaf.close()
+
+
+async def test_hundreds_of_idle_connections_do_not_lock_a_scrape_out(served: Served) -> None:
+    idle = [await ask_and_stay(served.port) for _ in range(http.MAX_CONNECTIONS + 20)]
+    for _ in range(3):
+        assert b" 200 " in await served.ask_health()
+    assert len(served.server.connections) <= http.MAX_CONNECTIONS
+    for _, writer in idle:
+        writer.close()
 
 
 @pytest.mark.parametrize(
     "make_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
 )
-def test_both_event_loops_drop_a_connection_too_many_and_a_silent_one(
+def test_both_event_loops_refuse_a_connection_without_room_and_a_silent_one(
     make_loop: Callable[[], asyncio.AbstractEventLoop], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def ask_twice() -> tuple[bytes, bytes]:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -200,6 +201,38 @@ def test_a_recording_keeps_only_what_is_about_kills() -> None:
     assert is_about_kills(VERDICT)
     assert is_about_kills("4,513,1,-;python invoked oom-killer: gfp_mask=0xcc0, order=0")
     assert not is_about_kills("5,1,1,-;audit: type=1400 comm=secret")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "oom-kill:constraint=A" + ",oom_memcg=" * 6000,
+        "oom-kill:constraint=A" + ",oom_memcg=a,task_memcg=" * 3000,
+        "oom-kill:constraint=A,task=" + "x,pid=1" * 9000,
+        "Out of memory: Killed process 1 (" + ")" * 64_000,
+        "Task in /" + " killed as a result of limit of" * 2000,
+        "kernel: " * 8000 + "Killed",
+        "[" * 64_000 + "Kill",
+        "<1>" * 20_000 + "Kill",
+    ],
+    ids=lambda line: line[:40],
+)
+def test_the_longest_and_oddest_line_is_read_at_once(line: str) -> None:
+    begun = time.perf_counter()
+    fold(line, ",task=" + line)
+    is_about_kills(line)
+    assert time.perf_counter() - begun < 0.5
+
+
+def test_pieces_without_end_are_not_put_together_without_end() -> None:
+    folding = KernelFold()
+    folding.feed("oom-kill:constraint=CONSTRAINT_MEMCG", at(0))
+    begun = time.perf_counter()
+    for _ in range(4096):
+        folding.feed(",task_memcg=/" + "a" * 100, at(0))
+    assert time.perf_counter() - begun < 5
+    (kill,) = folding.flush()
+    assert kill.kind is Kind.CGROUP
 
 
 @given(st.lists(st.text() | st.sampled_from([SUMMARY, VERDICT, GLOBAL, SUMMARY[:70]])))

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,18 @@ def append(path: Path, text: str) -> None:
 def rotate(path: Path, text: str) -> None:
     path.rename(path.with_suffix(".1"))
     path.write_text(text)
+
+
+def delete(path: Path) -> None:
+    path.unlink()
+
+
+def write(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+def make_directory(path: Path) -> None:
+    path.mkdir()
 
 
 @pytest.fixture
@@ -104,12 +117,61 @@ async def test_a_log_that_appears_later_is_followed_from_then(tmp_path: Path) ->
     await source.close()
 
 
-async def test_a_device_that_refuses_is_denied(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("device", ["/dev/null", "/dev/zero", "/dev/full", "/dev/urandom", "/tmp"])
+async def test_what_is_neither_a_file_nor_the_kernels_device_is_unsupported(device: str) -> None:
+    source = KernelLogSource(Clock(), path=Path(device))
+    await source.open()
+    assert (await source.sample()).fault is Fault.UNSUPPORTED
+    await source.close()
+
+
+async def test_a_pipe_or_a_socket_is_unsupported(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "socket"))
+        for name in ("pipe", "socket"):
+            source = KernelLogSource(Clock(), path=tmp_path / name)
+            assert (await source.sample()).fault is Fault.UNSUPPORTED
+
+
+async def test_a_log_that_is_deleted_is_absent_after_its_last_kill_was_told(log: Path) -> None:
+    source = KernelLogSource(Clock(), path=log)
+    await source.open()
+    append(log, kill(2))
+    delete(log)
+    assert await pids(source) == [2]
+    assert (await source.sample()).fault is Fault.ABSENT
+    assert (await source.sample()).fault is Fault.ABSENT
+    write(log, kill(3))
+    assert await pids(source) == [3]
+    assert await pids(source) == []
+    await source.close()
+
+
+async def test_a_log_that_a_directory_takes_the_place_of_is_a_fault(log: Path) -> None:
+    source = KernelLogSource(Clock(), path=log)
+    await source.open()
+    delete(log)
+    make_directory(log)
+    assert (await source.sample()).reading is None
+    assert (await source.sample()).fault is Fault.UNSUPPORTED
+    await source.close()
+
+
+def test_a_device_that_only_ever_fails_is_given_up() -> None:
+    def read(descriptor: int, size: int) -> bytes:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    with pytest.raises(OSError, match="Invalid"):
+        _Kmsg(-1, read).read(4096)
+
+
+async def test_a_device_that_refuses_is_denied(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> int:
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr("sidecar.sources.kernel_log.os.open", refuse)
-    source = KernelLogSource(Clock())
+    source = KernelLogSource(Clock(), path=log)
     await source.open()
     assert (await source.sample()).fault is Fault.DENIED
 

@@ -149,6 +149,15 @@ async def test_an_unknown_host_is_absent() -> None:
     await source.close()
 
 
+@pytest.mark.parametrize(
+    "url", ["http://vllm..svc:1/metrics", "http://.:1/metrics", f"http://{'a' * 70}:1/metrics"]
+)
+async def test_a_name_that_no_host_can_have_is_absent(url: str) -> None:
+    source = VllmMetricsSource(Clock(), url, count, limit_s=10.0)
+    assert (await source.sample()).fault is Fault.ABSENT
+    await source.close()
+
+
 async def test_a_reader_that_is_slow_does_not_stop_the_loop(server: FakeVllm) -> None:
     release = asyncio.Event()
     loop = asyncio.get_running_loop()
