@@ -156,6 +156,7 @@ async def test_64_engines_stay_within_the_budget_and_hostile_names_are_folded(
         async with running(settings) as seen:
             # Of engines that are folded no counter is believed, so their health is not seen.
             await seen.verdict(Verdict.UNKNOWN if label else Verdict.NONE)
+            await seen.windows(2)
             status, text = await seen.get("/metrics")
             assert status == 200
             shown = values(text)

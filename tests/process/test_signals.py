@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.commands.run import SAME_WISH_S
 from tests.fakes import nvml
 from tests.fakes.daemon import daemon, environment
 
@@ -100,6 +101,9 @@ def test_a_second_signal_ends_it_at_once(first: signal.Signals, second: signal.S
         assert process.stdout.readline() == "ready\n"
         process.send_signal(first)
         assert process.stdout.readline() == "stopping\n"
+        process.send_signal(second)
+        time.sleep(3 * SAME_WISH_S)
+        assert process.poll() is None, "one wish, told twice"
         begun = time.monotonic()
         process.send_signal(second)
         code = process.wait(10)
