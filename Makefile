@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test check format scenarios clean
+.PHONY: run test check format scenarios bench clean
 
 # The venv holds exactly what requirements-dev.lock says; the project is installed editable into it.
 $(READY): requirements-dev.lock pyproject.toml
@@ -35,6 +35,10 @@ format: $(READY)
 
 scenarios: $(READY)
 	$(BIN)/python tools/make_scenarios.py
+
+# Beside mtail and grep, which must be installed; numbers go to .benchmarks/.
+bench: $(READY)
+	$(BIN)/python -m tests.benchmarks.log_scan
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -16,10 +16,10 @@ from sidecar.clock import ClockLike
 from sidecar.config import Settings, split_listen
 from sidecar.export.http import HttpServer, Views
 from sidecar.export.metrics import Exposition
+from sidecar.export.results import encode, window_result
 from sidecar.model.checkpoint import Checkpoint, Position
 from sidecar.model.report import Report
 from sidecar.model.samples import Instant, Tick
-from sidecar.model.verdict import Judgement
 from sidecar.model.vocabulary import Source
 from sidecar.pipeline import Pipeline, Step
 from sidecar.sources.base import SourceLike
@@ -28,6 +28,8 @@ from sidecar.ticker import Ticker
 from sidecar.wiring import asked_for, build_sources
 
 KEPT_WINDOWS = 1000
+KEPT_CHARACTERS = 4 * 1024 * 1024
+"""A window of one engine has 1,500 characters, one of 64 engines 30,000."""
 LATE_INTERVALS = 3
 OPEN_LIMIT_S = 2.0
 CLOSE_LIMIT_S = 0.5
@@ -88,14 +90,23 @@ class Board:
     clock: ClockLike
     interval_s: float
     report: Report | None = None
-    windows: deque[Judgement] = field(default_factory=lambda: deque(maxlen=KEPT_WINDOWS))
+    windows: deque[str] = field(default_factory=deque)
+    characters: int = 0
     last_tick: float | None = None
 
     def post(self, step: Step) -> None:
         """Replace what is shown."""
         self.report = step.report
-        self.windows.extend(step.closed)
+        for judgement in step.closed:
+            self.keep(encode(window_result(judgement)))
         self.last_tick = self.clock.now().monotonic
+
+    def keep(self, window: str) -> None:
+        """Keep a closed window as its text, and forget the oldest beyond the bounds."""
+        self.windows.append(window)
+        self.characters += len(window)
+        while len(self.windows) > KEPT_WINDOWS or self.characters > KEPT_CHARACTERS:
+            self.characters -= len(self.windows.popleft())
 
     def is_alive(self) -> bool:
         """Whether the last tick is young enough."""

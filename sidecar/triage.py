@@ -13,7 +13,7 @@ from sidecar.catalog.signatures import PIN_MEMORY_FRAME, SERVER_STOPPING, Mark, 
 from sidecar.model.evidence import Weight
 from sidecar.model.vocabulary import Cause, Confidence, Kind, Phase, Verdict
 from sidecar.parse.log_candidates import candidates
-from sidecar.parse.log_cuts import BEFORE, Rejoiner, is_continued, looks_headed
+from sidecar.parse.log_cuts import BEFORE, WIDEST, Continuations, Rejoiner, looks_headed
 from sidecar.parse.log_line import LONGEST, records
 from sidecar.parse.log_match import Match, match, read_line
 
@@ -137,15 +137,23 @@ class LineReader:
 
     def _read(self, text: bytes, up_to: int) -> Iterator[Said]:
         first, told = self._kept_from, self._told_up_to
-        chosen = [at for at in candidates(text) if told <= first + at < up_to]
+        begin = _begin_of_last(self._kept, 2 * _AFTER + 1)
+        above = text.count(b"\n", 0, begin)
+        found = (above + at for at in candidates(text[begin:]))
+        chosen = [at for at in found if told <= first + at < up_to]
         self._told_up_to = max(told, up_to)
-        self._kept, self._kept_from = _last_lines(text, first)
-        return self._match(text.split(b"\n"), chosen, first) if chosen else iter(())
+        self._kept, self._kept_from = _last_lines(text, first, self._parts.lines)
+        lines = text.split(b"\n", chosen[-1] + BEFORE) if chosen else ()
+        return self._match(lines, chosen, first)
 
     def _match(self, lines: Sequence[bytes], chosen: Sequence[int], first: int) -> Iterator[Said]:
         self._told = {key for key in self._told if key[0] > first - BEFORE}
+        continued = Continuations(lines)
+        joins: dict[tuple[int, int], Match | None] = {}
         for at in chosen:
-            for begin, said in _meanings(lines, at):
+            if continued.holds(at):
+                continue
+            for begin, said in _meanings(lines, at, joins):
                 # Both lines of a wrapped wording are looked at: it is told once.
                 line = first + begin + 1
                 key = (self._parts.begins.get(line, line), said.signature.id)
@@ -154,20 +162,29 @@ class LineReader:
                     yield Said(key[0], said)
 
 
-def _last_lines(text: bytes, first: int) -> tuple[bytes, int]:
+def _last_lines(text: bytes, first: int, lines: int) -> tuple[bytes, int]:
     """The lines that those to come may belong to, and the number of the first of them."""
+    begin = _begin_of_last(text, BEFORE + _AFTER)
+    return (text[begin:], lines - BEFORE - _AFTER) if begin else (text, first)
+
+
+def _begin_of_last(text: bytes, lines: int) -> int:
+    """Where the last lines of a text begin that ends with a newline."""
     at = len(text)
-    for _ in range(BEFORE + _AFTER + 1):
+    for _ in range(lines + 1):
         at = text.rfind(b"\n", 0, at)
         if at < 0:
-            return text, first
-    return text[at + 1 :], first + text.count(b"\n", 0, at + 1)
+            return 0
+    return at + 1
 
 
-def _meanings(lines: Sequence[bytes], at: int) -> Iterator[tuple[int, Match]]:
-    """What the line says, alone or, if it was wrapped, together with its neighbours."""
-    if is_continued(lines, at):
-        return
+def _meanings(
+    lines: Sequence[bytes], at: int, joins: dict[tuple[int, int], Match | None]
+) -> Iterator[tuple[int, Match]]:
+    """What the line says, alone or, if it was wrapped, together with its neighbours.
+
+    ``joins``: what neighbours said together so far, so that none are joined twice.
+    """
     alone = read_line(lines[at], EVERYWHERE)
     if alone:
         yield from ((at, said) for said in alone)
@@ -175,14 +192,15 @@ def _meanings(lines: Sequence[bytes], at: int) -> Iterator[tuple[int, Match]]:
     for begin, end in ((at - 1, at), (at, at + 1), (at - 2, at), (at - 1, at + 1)):
         if begin < 0 or end >= len(lines) or not _is_wrapped(lines[begin : end + 1]):
             continue
-        found = _joined(lines[begin : end + 1])
-        if found is not None:
+        if (begin, end) not in joins:
+            joins[begin, end] = _joined(lines[begin : end + 1])
+        if (found := joins[begin, end]) is not None:
             yield begin, found
             return
 
 
 def _is_wrapped(lines: Sequence[bytes]) -> bool:
-    if len(lines[0]) < _SHORTEST_WRAPPED:
+    if len(lines[0]) < _SHORTEST_WRAPPED or len(max(lines, key=len)) > WIDEST:
         return False
     return all(line and not looks_headed(line) for line in lines[1:])
 

@@ -183,6 +183,8 @@ def blindness(reading: Reading | None) -> Fault | None:
         case CgroupReading() if "oom_kill" not in reading.events:
             # No right to the file that counts kills, or Linux before 4.13.
             return Fault.UNSUPPORTED
+        case LogReading() if reading.hidden is not None:
+            return reading.hidden
         case LogReading() if reading.lag_bytes > LAG_BYTES:
             return Fault.BUSY
         case _:

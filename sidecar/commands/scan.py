@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
+from sidecar.catalog.actions import action_for
 from sidecar.model.vocabulary import Cause, Kind, Verdict
 from sidecar.triage import LogCause, LogTriage, triage
 
@@ -163,6 +164,7 @@ def _as_text(name: str, found: LogTriage) -> str:
     elif not found.causes:
         lines.append("  nothing found that speaks of a failure, an OOM or a preemption")
     lines += [_sentence(one) for one in found.causes]
+    lines += _advice(found)
     if found.cut:
         lines.append(f"  {found.cut} overlong lines were read in part only")
     return "\n".join(lines)
@@ -176,3 +178,12 @@ def _sentence(one: LogCause) -> str:
         f"  {one.cause} / {one.kind}, {one.confidence}{when}: {meaning}"
         f" (first in line {one.first_line}, {times})"
     )
+
+
+def _advice(found: LogTriage) -> list[str]:
+    """What to do about the first cause, and what not: the remedy of its look-alike."""
+    if not found.causes:
+        return []
+    first = min(found.causes, key=lambda one: list(Cause).index(one.cause))
+    action = action_for(first.cause, first.kind)
+    return [] if action is None else [f"  do: {action.do}", f"  do not: {action.never}"]

@@ -18,9 +18,8 @@ from aiohttp import web
 
 from sidecar.errors import ConfigError
 from sidecar.export.metrics import Exposition, accepts_gzip, choose_format
-from sidecar.export.results import encode, report_result, window_result
+from sidecar.export.results import encode, report_result
 from sidecar.model.report import Report
-from sidecar.model.verdict import Judgement
 
 MAX_REQUESTS = 40
 """Requests answered at the same time; one more is told to come back."""
@@ -75,12 +74,12 @@ PAGE = """<!DOCTYPE html>
 class Views:
     """What the server may look at; each call returns at once.
 
-    ``report``: the latest, None before the first tick. ``windows``: the last closed ones, newest
-    last. ``alive``: whether the last tick is younger than three intervals.
+    ``report``: the latest, None before the first tick. ``windows``: the last closed ones as
+    JSON, newest last. ``alive``: whether the last tick is younger than three intervals.
     """
 
     report: Callable[[], Report | None]
-    windows: Callable[[], Sequence[Judgement]]
+    windows: Callable[[], Sequence[str]]
     alive: Callable[[], bool]
 
 
@@ -109,34 +108,12 @@ def read_limit(given: Sequence[str]) -> int | None:
     return min(int(text), MAX_WINDOWS) or None
 
 
-class WindowTexts:
-    """Closed windows as JSON, each written once: a flood of requests must not hold up the clock."""
-
-    def __init__(self) -> None:
-        self.texts: dict[int, tuple[Judgement, str]] = {}
-
-    def join(self, judgements: Sequence[Judgement]) -> str:
-        """A JSON array of the windows in their order."""
-        if len(self.texts) > 2 * MAX_WINDOWS:
-            self.texts.clear()
-        return f"[{','.join(self.write(judgement) for judgement in judgements)}]"
-
-    def write(self, judgement: Judgement) -> str:
-        """One window. The judgement is kept with its text, so its identity stays its own."""
-        known = self.texts.get(id(judgement))
-        if known is None:
-            known = judgement, encode(window_result(judgement))
-            self.texts[id(judgement)] = known
-        return known[1]
-
-
 class Pages:
     """Every path and its answer, from the views alone."""
 
     def __init__(self, views: Views, exposition: Exposition) -> None:
         self.views = views
         self.exposition = exposition
-        self.window_texts = WindowTexts()
         self.paths: Mapping[str, Callable[[web.BaseRequest], web.Response]] = {
             "/": self.show_page,
             "/metrics": self.show_metrics,
@@ -190,7 +167,7 @@ class Pages:
         limit = read_limit(request.query.getall("limit", []))
         if limit is None:
             return refuse(400, "limit must be a whole number from 1")
-        return answer(200, self.window_texts.join(self.views.windows()[-limit:]), JSON)
+        return answer(200, f"[{','.join(self.views.windows()[-limit:])}]", JSON)
 
     def show_report(self, _request: web.BaseRequest) -> web.Response:
         """All that is known now."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sidecar.model.vocabulary import Kind
+from sidecar.model.vocabulary import Fault, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class LogReading:
     """What arrived in the log since the last sample.
 
     ``past``: what the log said before we came, told once; it counts only if the server turns out to be
-    dead by then. ``positions``: how far each place was read for it, by name, as values that JSON knows.
+    dead by then. ``hidden``: why one of several places could not be read. ``positions``: how far each place was read for it, by name, as values that JSON knows.
     """
 
     events: tuple[LogEvent, ...] = ()
@@ -89,6 +89,7 @@ class LogReading:
     bytes: int = 0
     lag_bytes: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict)
+    hidden: Fault | None = None
     positions: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
 

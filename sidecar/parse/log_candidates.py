@@ -3,46 +3,90 @@
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, islice
 
 from sidecar.catalog.signatures import NEEDLES, QUIET_STARTS
+from sidecar.catalog.signatures.needles import LEAD_STARTS
 
+# No possessive groups: Python before 3.11.5 misreads them; single classes it reads rightly.
 _ENCODED = ('"MESSAGE":[', '"MESSAGE": [')
 """journald gives a message with control bytes as numbers: no needle could be found in it."""
 
 _NEEDLES = tuple(needle.encode() for needle in (*NEEDLES, *_ENCODED))
 
-_QUIET = "|".join(re.escape(start) for start in QUIET_STARTS)
+_STARTS = sorted((*QUIET_STARTS, *LEAD_STARTS))
+_FIRST = "".join(sorted({re.escape(start[0]) for start in _STARTS}))
+_QUIET = rf"(?=[{_FIRST}])(?:{'|'.join(map(re.escape, _STARTS))})|[^ :(\n]*+(?:: |\(['\"])"
 
-_PAINT = r"(?:(?:\x1b|\\u001b)\[[\d;]*+m)*+"
+_PAINT = r"(?:(?:\x1b|\\u001b)\[[\d;]*+m)*"
 
-_TAGGED = r"(?:\([A-Za-z][\w .:/=,-]*+\) )?+"
+_TAGGED = r"(?:\([A-Za-z][\w .:/=,-]*+\) )?"
+
+_UVICORN = (
+    r":[ \t]++(?:[0-9a-f.:\[\]]{3,45}+ - \\?+\"[A-Z]{3,8}+ "
+    rf"|(?!{_QUIET})(?=[^%/\n]*+(?:\n|\Z)))"
+)
+"""Behind uvicorn's head, a client's request; or a message to which no progress bar is glued."""
 
 _DULL_RUN = re.compile(
     (
         rf"(?:{_TAGGED}(?:INFO|DEBUG)"
-        r"(?::[ \t]++| ++\d\d-\d\d \d\d:\d\d:\d\d \[?[\w./-]++:\d++\] )"
-        rf"(?!{_QUIET}).*+(?:\n|\Z))*+"
+        rf"(?:{_UVICORN}| ++\d\d-\d\d \d\d:\d\d:\d\d \[?[\w./-]++:\d++\] (?!{_QUIET}))"
+        r".*+(?:\n|\Z))*"
     ).encode()
 ).match
 
-_PAINTED_TAG = rf"(?:\([A-Za-z][\w .:/=,-]*+\){_PAINT} {_PAINT})?+"
+_PAINTED_TAG = rf"(?:\([A-Za-z][\w .:/=,-]*+\){_PAINT} {_PAINT})?"
 
-_SYSTEM_HEAD = r"[A-Z][a-z][a-z] [ \d]\d \d\d:\d\d:\d\d [\w.-]++ [\w.@-]++(?:\[\d++\])?+: "
+_SYSTEM_HEAD = r"[A-Z][a-z][a-z] [ \d]\d \d\d:\d\d:\d\d [\w.-]++ [\w.@-]++(?:\[\d++\])?: "
 
 _WRAPPED_RUN = re.compile(
     (
         r"(?:"
-        rf'(?:\{{"log": ?"|{_SYSTEM_HEAD})?+'
-        r"(?:\d{4}-\d\d-\d\d[T ][\d:.,]{8,18}+(?:Z|[+-]\d\d:\d\d)?+ (?:std(?:out|err) F )?+)?+"
+        rf'(?:\{{"log": ?"|{_SYSTEM_HEAD})?'
+        r"(?:\d{4}-\d\d-\d\d[T ][\d:.,]{8,18}+(?:Z|[+-]\d\d:\d\d)? (?:std(?:out|err) F )?)?"
         rf"{_PAINT}{_PAINTED_TAG}(?:INFO|DEBUG){_PAINT}"
-        rf"(?::[ \t]++| ++{_PAINT}\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d++)?+{_PAINT} ++"
-        rf"{_PAINT}\[?+[\w./-]++:\d++\]{_PAINT} )"
-        rf"(?!{_QUIET}).*+(?:\n|\Z))*+"
+        rf"(?:{_UVICORN}| ++{_PAINT}\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d++)?{_PAINT} ++"
+        rf"{_PAINT}\[?+[\w./-]++:\d++\]{_PAINT} (?!{_QUIET}))"
+        r".*+(?:\n|\Z))*"
     ).encode()
 ).match
 
-_LOUD = (b"ERROR ", b"Preemptions: ")
+# Sets are spelt out where many characters are read: re has no fast path for \d or \w in a set.
+_ACCESS = r'INFO:     [0-9.:]{3,45}+ - "(?:GET|POST) '
+_PLAIN_TAG = r"\([A-Za-z][A-Za-z0-9_.:/-]{0,60}+ pid=[0-9]++\)"
+_CRI_HEAD = r"\d\d\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.[0-9]{1,9}+Z std(?:out|err) F "
+_CALM_STATISTICS = (
+    r"(?:Engine [0-9]++: )?Avg prompt throughput: "
+    r"(?!0\.0 tokens/s, Avg generation throughput: 0\.0 tokens/s, Running: [1-9])"
+    r"[0-9.]++ tokens/s, Avg generation throughput: [0-9.]++ tokens/s"
+    r"(?:, [RSPW][a-z]++: [0-9]++ reqs)*(?:, [A-Z][A-Za-z ]++: [0-9.]++%)*\.?+\r?+(?:\n|\Z)"
+)
+_RECORD = (
+    r"INFO \d\d-\d\d \d\d:\d\d:\d\d \[?+[A-Za-z0-9_./-]{1,80}+:[0-9]{1,6}+\] "
+    rf"(?:Received request |Added request |{_CALM_STATISTICS})"
+)
+_PASSED_OVER = (
+    rf"(?:{_ACCESS}|{_PLAIN_TAG} (?:{_RECORD}|{_ACCESS})|{_RECORD}"
+    rf"|\x1b\[[0-9;]*+m{_PLAIN_TAG}\x1b\[[0-9;]*+m (?:{_RECORD}|{_ACCESS})"
+    rf"|{_CRI_HEAD}(?:{_PLAIN_TAG} )?(?:{_RECORD}|{_ACCESS}))"
+)
+"""How most lines of a busy log begin: with users' text, of which nothing is believed, whatever comes
+behind; or they are statistics, to their end, that tell of work going on."""
+
+_OTHER_LINES = re.compile(rf"\n(?!{_PASSED_OVER}|\n)".encode()).finditer
+_OTHER_OR_REDRAWN_LINES = re.compile(
+    rf"\n(?!(?=[^\r\n]*+\r?+(?:\n|\Z)){_PASSED_OVER}|\n)".encode()
+).finditer
+"""Where a line is drawn over by what stands behind a carriage return, its head says nothing."""
+
+_REDRAWN = re.compile(rb"\r(?!\n|\Z)").finditer
+
+_MOST_OTHERS = 32
+"""Other lines in the first part of a text, and what share of it that is: with more, all are looked at."""
+_FIRST_PART = 8
+
+_LOUD = (b"ERROR ", b"(raylet", b"Preemptions: ")
 """What makes an INFO line worth a look: a record glued to it, or preemptions in its statistics."""
 
 _STANDSTILL = b"throughput: 0.0 tokens/s, Running: "
@@ -51,17 +95,45 @@ _STANDSTILL = b"throughput: 0.0 tokens/s, Running: "
 def candidates(text: bytes) -> list[int]:
     """Numbers, from 0, of the lines that may match, alone or joined with a neighbour.
 
-    The others cannot. INFO and DEBUG records that no row can match are most of any log and are
-    passed over first. The rest is looked at without its line breaks, so that a wording which a
-    terminal wrapped is found too: then both of its lines are named.
+    The others cannot. Lines with users' text are most of any log and are passed over first, then
+    INFO and DEBUG records that no row can match. The rest is looked at without its line breaks, so
+    that a wording which a terminal wrapped is found too: then both of its lines are named.
     """
+    places = _other_lines(text)
+    if places is None:
+        return _numbers(text, _of_meaning(text))
+    rest = _lines_at(text, places)
+    return _numbers(text, [places[line] for line in _numbers(rest, _of_meaning(rest))])
+
+
+def _of_meaning(text: bytes) -> list[int]:
+    """Where the lines begin that may match."""
     begins = sorted({*_lively(text), *_loud(text)})
-    if not begins:
-        return []
-    found = sorted(_near_needles(text, begins))
+    return sorted(_near_needles(text, begins)) if begins else []
+
+
+def _other_lines(text: bytes) -> list[int] | None:
+    """Where the lines begin that are not passed over; None if too many are not."""
+    redrawn = b"\r" in text and next(_REDRAWN(text), None) is not None
+    found = (_OTHER_OR_REDRAWN_LINES if redrawn else _OTHER_LINES)(text)
+    first = [one.end() for one in islice(found, _MOST_OTHERS)]
+    last = len(text)
+    if len(first) == _MOST_OTHERS and first[-1] < last // _FIRST_PART:
+        return None
+    begins = [*([0] if text and text[0] != _NEWLINE else ()), *first, *[one.end() for one in found]]
+    return begins[:-1] if begins and begins[-1] == last else begins
+
+
+def _lines_at(text: bytes, begins: Sequence[int]) -> bytes:
+    find = text.find
+    return b"".join([text[begin : find(b"\n", begin) + 1 or None] for begin in begins])
+
+
+def _numbers(text: bytes, begins: Sequence[int]) -> list[int]:
+    """The numbers of the lines that begin at these places, which stand in order."""
     numbers: list[int] = []
     number = before = 0
-    for begin in found:
+    for begin in begins:
         number += text.count(b"\n", before, begin)
         before = begin
         numbers.append(number)
@@ -87,6 +159,8 @@ _NEWLINE = 0x0A
 
 
 def _loud(text: bytes) -> Iterator[int]:
+    for redrawn in _REDRAWN(text) if b"\r" in text else ():
+        yield text.rfind(b"\n", 0, redrawn.start()) + 1
     for literal in _LOUD:
         for at in _places(text, literal):
             yield text.rfind(b"\n", 0, at) + 1

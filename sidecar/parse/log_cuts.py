@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from sidecar.parse.log_line import LONGEST, records
+from sidecar.parse.log_line import LONGEST, open_text, records, row_of
+from sidecar.parse.log_open import OpenText, ends_whole
 
 BEFORE = 32
 """How many lines above one may decide whether it is a record of its own."""
@@ -23,6 +24,11 @@ looks_headed = re.compile(
 
 _CRI_PART = re.compile(rb"\S{20,40} (?P<stream>stdout|stderr) (?P<flag>[FP])(?: |$)").match
 
+_JOURNAL_HEAD = re.compile(
+    rb"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d[.\d]* \S{1,64} |\d{4}-\d\d-\d\dT[\d:.]{8,15}\S{0,6} \S{1,64} "
+    rb"|\{"
+).match
+
 _DOCKER_HEAD = b'{"log":'
 _DOCKER_PART = re.compile(
     rb'(?P<head>\{"log": ?")(?P<text>.*)(?P<tail>", ?"stream": ?"(?P<stream>\w+)".*)', re.DOTALL
@@ -30,38 +36,126 @@ _DOCKER_PART = re.compile(
 _DOCKER_ENDS = (b'\\n","stream"', b'\\n", "stream"')
 
 
+WIDEST = 4096
+"""No terminal wraps lines that are longer than this."""
+
+
 def is_continued(lines: Sequence[bytes], at: int) -> bool:
     """Whether a line goes on with the one above it, so that it may begin amid users' text.
 
-    Container runtimes cut lines of more than 16 KiB, terminals wrap them.
+    For more than one line of the same ``lines`` ask one ``Continuations``, which does not read the
+    lines above again.
     """
-    line = lines[at]
-    found = _CRI_PART(line) or _DOCKER_PART(line)
-    if found is not None:
-        return _is_cut_above(lines, at, found["stream"])
-    if at and len(lines[at - 1]) >= JOURNAL_BYTES:
-        return _is_cut_by_journal(lines, at)
-    return not looks_headed(line) and _continues_users_text(lines, at)
+    return Continuations(lines).holds(at)
 
 
-def _is_cut_above(lines: Sequence[bytes], at: int, stream: bytes) -> bool:
-    for above in range(at - 1, max(-1, at - 1 - BEFORE), -1):
-        if found := _CRI_PART(lines[above]):
-            if found["stream"] == stream:
-                return found["flag"] == b"P"
-        elif (found := _DOCKER_PART(lines[above])) and found["stream"] == stream:
-            # A shipper may take the ends off all records: then none of them is a part.
-            return not _is_ended(found) and (
-                len(lines[above]) >= PART_BYTES or _is_raw_docker(lines, at)
-            )
-    return False
+@dataclass(slots=True)
+class _Open:
+    """An unheaded row's record: where it begins, and how its text stands behind that row."""
+
+    head: int
+    text: OpenText
+
+
+@dataclass(slots=True)
+class Continuations:
+    """Which of some lines go on with the one above them, so that they may begin amid users' text.
+
+    Container runtimes cut lines of more than 16 KiB, journald those of more than 48 KiB, terminals
+    wrap them. ``wrapped``: whether the lines may come out of a terminal; else a newline ends a
+    record that ends as a whole one does, however its request's name looks.
+    """
+
+    lines: Sequence[bytes]
+    wrapped: bool = True
+    _known: dict[int, _Open | None] = field(default_factory=dict)
+    _docker_ends: list[bool] = field(default_factory=list)
+
+    def holds(self, at: int) -> bool:
+        """Whether line ``at``, from 0, is such a line; each line is looked at only once."""
+        lines, line = self.lines, self.lines[at]
+        found = _CRI_PART(line) or _DOCKER_PART(line)
+        if found is not None:
+            return self._is_cut_above(at, found["stream"])
+        if at and len(lines[at - 1]) >= JOURNAL_BYTES and _is_cut_by_journal(lines, at):
+            return True
+        if not at or looks_headed(line):
+            return False
+        above = self._open(at - 1)
+        return above is not None and at - above.head <= BEFORE
+
+    def _is_cut_above(self, at: int, stream: bytes) -> bool:
+        lines = self.lines
+        for above in range(at - 1, max(-1, at - 1 - BEFORE), -1):
+            if found := _CRI_PART(lines[above]):
+                if found["stream"] == stream:
+                    return found["flag"] == b"P"
+            elif (found := _DOCKER_PART(lines[above])) and found["stream"] == stream:
+                # A shipper may take the ends off all records: then none of them is a part.
+                return not _is_ended(found) and (
+                    len(lines[above]) >= PART_BYTES or self._is_raw_docker(at)
+                )
+        return False
+
+    def _is_raw_docker(self, at: int) -> bool:
+        if not self._docker_ends:
+            self._docker_ends = [any(end in line for end in _DOCKER_ENDS) for line in self.lines]
+        return any(self._docker_ends[max(0, at - BEFORE) : at + BEFORE])
+
+    def _open(self, at: int) -> _Open | None:
+        """The record that stands open behind a row; None if there is none."""
+        begin = at
+        while begin not in self._known and begin > max(0, at - BEFORE):
+            if looks_headed(self.lines[begin]):
+                break
+            begin -= 1
+        for row in range(begin, at + 1):
+            if row not in self._known:
+                self._known[row] = self._behind(row)
+        return self._known[at]
+
+    def _behind(self, row: int) -> _Open | None:
+        line = self.lines[row]
+        if looks_headed(line):
+            return self._begun(row)
+        above = self._known.get(row - 1)
+        if above is None or row - above.head >= BEFORE or not self._may_be_cut(line):
+            return None
+        text = replace(above.text)
+        text.feed(row_of(line))
+        return _Open(above.head, text) if self._is_open(text, line) else None
+
+    def _begun(self, row: int) -> _Open | None:
+        line = self.lines[row]
+        if not self._may_be_cut(line):
+            return None
+        text = open_text(line)
+        return _Open(row, text) if text is not None and self._is_open(text, line) else None
+
+    def _may_be_cut(self, line: bytes) -> bool:
+        # What was longer than LONGEST was cut by us: its newline was its own end.
+        longest = WIDEST if self.wrapped else LONGEST - 1
+        return len(line) <= longest or len(line) == PART_BYTES
+
+    def _is_open(self, text: OpenText, line: bytes) -> bool:
+        if self.wrapped:
+            return text.is_open
+        return not ends_whole(line[-8:].decode("utf-8", "replace").rstrip())
 
 
 def _is_cut_by_journal(lines: Sequence[bytes], at: int) -> bool:
+    if not _is_journal_row(lines[at - 1], lines[at]):
+        return False
     above = at - 1
     while above > max(0, at - BEFORE) and len(lines[above - 1]) >= JOURNAL_BYTES:
         above -= 1
     return holds_users_text(lines[above])
+
+
+def _is_journal_row(above: bytes, line: bytes) -> bool:
+    """Whether both lines are of a journal: its own heads, or cut just where it cuts."""
+    heads = _JOURNAL_HEAD(above), _JOURNAL_HEAD(line)
+    return all(heads) or (not any(heads) and len(above) == JOURNAL_BYTES)
 
 
 def _is_ended(docker: re.Match[bytes]) -> bool:
@@ -69,26 +163,6 @@ def _is_ended(docker: re.Match[bytes]) -> bool:
     text = docker["text"]
     stem = text.removesuffix(b"\\n")
     return stem != text and (len(stem) - len(stem.rstrip(b"\\"))) % 2 == 0
-
-
-def _is_raw_docker(lines: Sequence[bytes], at: int) -> bool:
-    near = lines[max(0, at - BEFORE) : at + BEFORE]
-    return any(end in line for line in near for end in _DOCKER_ENDS)
-
-
-def _continues_users_text(lines: Sequence[bytes], at: int) -> bool:
-    """Whether the record above, joined from its rows, still stands open just before the line."""
-    for above in range(at - 1, max(-1, at - 1 - BEFORE), -1):
-        if looks_headed(lines[above]):
-            return all(
-                _is_unfinished(b"".join(lines[above:below])) for below in range(above + 1, at + 1)
-            )
-    return False
-
-
-def _is_unfinished(line: bytes) -> bool:
-    found = records(line)
-    return bool(found) and found[-1].unfinished
 
 
 def holds_users_text(line: bytes) -> bool:
@@ -172,7 +246,9 @@ class Rejoiner:
             wanted = self._is_raw or self._unended <= BEFORE or len(data) >= PART_BYTES
             if begun != ended and wanted:
                 return True
-        return b" P " in data and (b" stdout P " in data or b" stderr P " in data)
+        if not (_CRI_PART(data) or _CRI_PART(data, last)):
+            return False
+        return b" stdout P " in data or b" stderr P " in data
 
     def _rejoin(self, line: bytes) -> bytes:
         self.lines += 1

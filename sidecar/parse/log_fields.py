@@ -43,9 +43,14 @@ def body_of(text: str) -> Body | None:
             return _body(message, fields)
         value = _text(_mapping(fields.get("body")).get("stringValue"))
         if value:
-            return Body(tuple(value.splitlines()))
+            return Body(_lines(value))
         fields = next((inner for key in _ENVELOPES if (inner := _mapping(fields.get(key)))), None)
     return None
+
+
+def _lines(text: str) -> tuple[str, ...]:
+    # No other separators than a log's own: a client's header may hold those of Unicode.
+    return tuple(text.removesuffix("\n").split("\n"))
 
 
 def _mapping(value: object) -> Mapping[str, object]:
@@ -55,9 +60,9 @@ def _mapping(value: object) -> Mapping[str, object]:
 def _body(message: str, fields: Mapping[str, object]) -> Body:
     name = fields.get("name", fields.get("logger"))
     level = next((str(fields[key]).upper() for key in _LEVEL_KEYS if key in fields), None)
-    more = [line for key in _ERROR_KEYS for line in _text(fields.get(key)).splitlines()]
+    more = [line for key in _ERROR_KEYS for line in _lines(_text(fields.get(key)))]
     return Body(
-        lines=(*message.splitlines(), *more),
+        lines=(*_lines(message), *more),
         logger=name if isinstance(name, str) else None,
         level=level,
         quoted=fields.get("object") == "error",
@@ -149,7 +154,7 @@ def inner_texts(text: str) -> Iterator[Inner]:
 
 
 def _inner(text: str) -> Inner:
-    return Inner(tuple(text.splitlines()[:_MOST_LINES]))
+    return Inner(_lines(text)[:_MOST_LINES])
 
 
 def _from_json(value: object) -> Iterator[Inner]:

@@ -4,10 +4,11 @@ Lines that carry request text are marked deaf: they match nothing, whatever they
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from sidecar.parse.log_fields import Body, body_of, inner_texts
+from sidecar.parse.log_open import OpenText
 
 QUIET_LEVELS = frozenset({"DEBUG", "INFO"})
 LONGEST = 64 * 1024
@@ -60,7 +61,6 @@ _UVICORN = re.compile(rf"(?P<level>{_LEVELS}):\s+(?=\S)")
 _TAG = re.compile(
     r"\((?P<name>[A-Za-z][\w.:/-]{0,60})(?: rank=\d+)?(?:,? ?pid=\d+)?(?:,? ip=[\w.:]+)?\)(?: +|$)"
 )
-_TAG_AT_END = re.compile(r"\([A-Za-z][\w.:/-]{0,60}(?: rank=\d+)?,? ?pid=\d+[^()]{0,40}\) *$")
 _MONTH_DAYS = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)
 
 _DATE = (
@@ -78,89 +78,101 @@ _PIPED = (
     rf"(?:{_LEVELS}) *\|(?: *stderr *\|| *stdout *\|| *{_DATE} *\|)?"
     r"(?: *[\w.<>]+:[\w.<>]*:?\d+ +- )?"
 )
-_PEELS = tuple(
-    re.compile(text)
-    for text in (
-        r"(?:\*{1,2}(?=[A-Za-z(])|[>`|\s])+",
-        r"(?:E {2,}|(?:FAILED|ERROR) \S{1,200}::\S{1,120} - )(?=\S)",
-        r"<\d{1,3}>(?:\d )?",
-        r"\d{1,3},\d+,\d+,[^;]{1,40};",
-        r"\[\s*[+<]?\s*\d{1,9}\.\d{1,9}>?\](?:\[\s*[TC]\d+\])?",
-        r"\[\s*[TC]\d+\]",
-        r"\[(?:[^\W\d_]{2,4}\.? )?[^\W\d_]{3,5}\.? +\d{1,2} \d\d:\d\d:\d\d(?:[.,]\d+)? \d{4}\]",
-        rf"\[?{_DATE}(?: [A-Z](?: \d+){{1,3}})?(?: \(\w+\))?\](?:\s*\|)?",
-        rf"{_DATE}(?:,? ?\||\s+-|[:,])?(?=\s|$)",
-        r"\[?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]?(?=\s)",
-        r"std(?:out|err) [FP](?: |$)",
-        r"(?:stdout|stderr)\s*\|",
-        _SYSLOG,
-        r"[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d(?:\.\d{1,9})?(?: \d{4})? +(?=\S)",
-        _PROGRAM,
-        r"[\w.-]{1,64} [\w.@/-]{1,64}\[\d+\]: (?!segfault at)",
-        r"kern(?: +:\w+ +|\.\w+): ",
-        r"[\w.@/-]{1,64}\[\d+\]: (?!segfault at)",
-        r"[a-z0-9][\w.-]{0,62} [a-z0-9][\w.-]{0,62} (?=\d{4}-\d\d-\d\dT)",
-        r"\[\d+,\d+\]<std(?:err|out)>:",
-        r"(?:rank ?)?\d{1,4}: ",
-        r"\[ *(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|debug|info|warning|error|Error|Info) *\]",
-        rf"(?:{_LEVELS}) [\w./-]{{1,80}}\.py:\d+ -- ",
-        r"\[pod/[\w.-]+/[\w.-]+\]",
-        r"[\w][\w.@-]{0,90} +\| ",
-        r"\d{1,3}\|[\w.-]{1,40} *\| ",
-        r"\d{1,7}\t",
-        r"\d{10}(?:\.\d{1,9})? ",
-        r"\d\d[OE][+ ] ?(?=\S)",
-        r"[A-Z][a-z]{2} (?=\d{4}-\d\d-\d\d |[A-Z][a-z]{2} +\d{1,2} \d\d:)",
-        r"[\w-]{1,40}\[\w{3,20}\] \w{3} \[\w{1,10}\] ?",
-        r"(?:INFO|WARN|CRIT|DEBG) (?=exited: )",
-        r"PM2 (?:log|error): ",
-        r"(?:[\w.-]{1,64} )?[\w-]{1,40}(?:\[\d+\])? (?:kern|user|daemon|local\d)\.(?:err|warn|info|notice|crit) ",
-        r"(?:kern|user|daemon|local\d)\.(?:err|warn|info|notice|crit) (?=[\w-]{1,40}\[\d+\]: )",
-        r"[a-z][\w-]{0,40}/[\w.-]{1,40}: (?=\S)",
-        r"[a-z][\w.-]{0,40}\d: (?=\[rank\d|[\w.]{1,80}Error: |\([A-Z]\w{1,40} pid=)",
-        r"[a-z]{3,12}\[[a-z]{1,20}\.\d{1,4}\]: ",
-        r"[a-z0-9][a-z0-9.]*-[a-z0-9.-]{1,60} [a-z0-9][a-z0-9-]{0,40} (?=[\w.]{1,80}(?:Error|Exception): )",
-        rf"(?:{_LEVELS}) +\w[\w-]{{0,40}}:\d{{1,9}} +(?=\[)",
-        r"\(pid=[\w-]{1,40}(?:, ip=[\w.:]+)?\) ",
-        r"\{[\w./]{1,60}\.py:\d+\} ",
-        r"[\w./-]{1,160}\.(?:log|err|out|txt|gz)(?:\.\d+)?:(?:\d+:)?(?=\S)",
-        rf"(?:{_LEVELS}) {_DATE} (?:[\w.:/#-]{{1,80}} ){{1,4}}--? ",
-        r"\[[\w./-]{0,40}\](?=\s*(?:\(|\[|[A-Z]|\w+\.\w))",
-        r"\w{6,24}\[(?:error|info|warning|debug|stderr|stdout)\]",
-        r"##\[(?:error|warning|debug)\]",
-        r"\(\w+\)(?= \()",
-        r"\[(?:rank|Rank ?|local_rank)\d+\]:?",
-        r"\[[IWEF]\d{0,4} ?(?:\d\d:\d\d:\d\d\.\d+ )?[\w./-]+\.(?:cpp|cc|cu|h):\d+\](?: Warning:)?",
-        r"[\w/.-]{1,60}\.(?:cc|cpp|cu|h):\d+: ",
-        r"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ [\w./-]+\.(?:go|cc|cpp|py):\d+\]",
-        r"[\w.-]{1,64}:\d+:\d+ \[\d+\] (?:[\w./]{1,60}:\d+ )?(?=NCCL )",
-        _PIPED,
-        r"[\w.<>]{1,80}:[\w.<>]{0,60}:\d+ +- ",
-        rf"[\w.]{{1,60}} +- +(?=(?:{_LEVELS}) +- )",
-        r"(?:\d )?[\w.-]{1,64} [\w./-]{1,48} (?:\d+|-) [\w-]{1,32} (?:-|\[[\w@]{1,40} [^\]]{1,400}\]) ",
-        rf"(?:{_LEVELS}) +- ",
-        rf"(?:{_LEVELS}):[\w.]{{1,60}}:",
-        rf"(?:{_LEVELS})\s+(?=[A-Z]|\()(?!\d)",
+_PEELS = re.compile(
+    "|".join(
+        (
+            r"(?:\*{1,2}(?=[A-Za-z(])|[>`|\s])+",
+            r"(?:E {2,}|(?:FAILED|ERROR) \S{1,200}::\S{1,120} - )(?=\S)",
+            r"<\d{1,3}>(?:\d )?",
+            r"\d{1,3},\d+,\d+,[^;]{1,40};",
+            r"\[\s*[+<]?\s*\d{1,9}\.\d{1,9}>?\](?:\[\s*[TC]\d+\])?",
+            r"\[\s*[TC]\d+\]",
+            r"\[(?:[^\W\d_]{2,4}\.? )?[^\W\d_]{3,5}\.? +\d{1,2} \d\d:\d\d:\d\d(?:[.,]\d+)? \d{4}\]",
+            rf"\[?{_DATE}(?: [A-Z](?: \d+){{1,3}})?(?: \(\w+\))?\](?:\s*\|)?",
+            rf"{_DATE}(?:,? ?\||\s+-|[:,])?(?=\s|$)",
+            r"\[?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]?(?=\s)",
+            r"std(?:out|err) [FP](?: |$)",
+            r"(?:stdout|stderr)\s*\|",
+            _SYSLOG,
+            r"[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d(?:\.\d{1,9})?(?: \d{4})? +(?=\S)",
+            _PROGRAM,
+            r"[\w.-]{1,64} [\w.@/-]{1,64}\[\d+\]: (?!segfault at)",
+            r"kern(?: +:\w+ +|\.\w+): ",
+            r"[\w.@/-]{1,64}\[\d+\]: (?!segfault at)",
+            r"[a-z0-9][\w.-]{0,62} [a-z0-9][\w.-]{0,62} (?=\d{4}-\d\d-\d\dT)",
+            r"\[\d+,\d+\]<std(?:err|out)>:",
+            r"(?:rank ?)?\d{1,4}: ",
+            r"\[ *(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|debug|info|warning|error|Error|Info) *\]",
+            rf"(?:{_LEVELS}) [\w./-]{{1,80}}\.py:\d+ -- ",
+            r"\[pod/[\w.-]+/[\w.-]+\]",
+            r"[\w][\w.@-]{0,90} +\| ",
+            r"\d{1,3}\|[\w.-]{1,40} *\| ",
+            r"\d{1,7}\t",
+            r"\d{10}(?:\.\d{1,9})? ",
+            r"\d\d[OE][+ ] ?(?=\S)",
+            r"[A-Z][a-z]{2} (?=\d{4}-\d\d-\d\d |[A-Z][a-z]{2} +\d{1,2} \d\d:)",
+            r"[\w-]{1,40}\[\w{3,20}\] \w{3} \[\w{1,10}\] ?",
+            r"(?:INFO|WARN|CRIT|DEBG) (?=exited: )",
+            r"PM2 (?:log|error): ",
+            r"(?:[\w.-]{1,64} )?[\w-]{1,40}(?:\[\d+\])? (?:kern|user|daemon|local\d)\.(?:err|warn|info|notice|crit) ",
+            r"(?:kern|user|daemon|local\d)\.(?:err|warn|info|notice|crit) (?=[\w-]{1,40}\[\d+\]: )",
+            r"[a-z][\w-]{0,40}/[\w.-]{1,40}: (?=\S)",
+            r"[a-z][\w.-]{0,40}\d: (?=\[rank\d|[\w.]{1,80}Error: |\([A-Z]\w{1,40} pid=)",
+            r"[a-z]{3,12}\[[a-z]{1,20}\.\d{1,4}\]: ",
+            r"[a-z0-9][a-z0-9.]*-[a-z0-9.-]{1,60} [a-z0-9][a-z0-9-]{0,40} (?=[\w.]{1,80}(?:Error|Exception): )",
+            rf"(?:{_LEVELS}) +\w[\w-]{{0,40}}:\d{{1,9}} +(?=\[)",
+            r"\(pid=[\w-]{1,40}(?:, ip=[\w.:]+)?\) ",
+            r"\{[\w./]{1,60}\.py:\d+\} ",
+            r"[\w./-]{1,160}\.(?:log|err|out|txt|gz)(?:\.\d+)?:(?:\d+:)?(?=\S)",
+            rf"(?:{_LEVELS}) {_DATE} (?:[\w.:/#-]{{1,80}} ){{1,4}}--? ",
+            r"\[[\w./-]{0,40}\](?=\s*(?:\(|\[|[A-Z]|\w+\.\w))",
+            r"\w{6,24}\[(?:error|info|warning|debug|stderr|stdout)\]",
+            r"##\[(?:error|warning|debug)\]",
+            r"\(\w+\)(?= \()",
+            r"\[(?:rank|Rank ?|local_rank)\d+\]:?",
+            r"\[[IWEF]\d{0,4} ?(?:\d\d:\d\d:\d\d\.\d+ )?[\w./-]+\.(?:cpp|cc|cu|h):\d+\](?: Warning:)?",
+            r"[\w/.-]{1,60}\.(?:cc|cpp|cu|h):\d+: ",
+            r"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ [\w./-]+\.(?:go|cc|cpp|py):\d+\]",
+            r"[\w.-]{1,64}:\d+:\d+ \[\d+\] (?:[\w./]{1,60}:\d+ )?(?=NCCL )",
+            _PIPED,
+            r"[\w.<>]{1,80}:[\w.<>]{0,60}:\d+ +- ",
+            rf"[\w.]{{1,60}} +- +(?=(?:{_LEVELS}) +- )",
+            r"(?:\d )?[\w.-]{1,64} [\w./-]{1,48} (?:\d+|-) [\w-]{1,32} (?:-|\[[\w@]{1,40} [^\]]{1,400}\]) ",
+            rf"(?:{_LEVELS}) +- ",
+            rf"(?:{_LEVELS}):[\w.]{{1,60}}:",
+            rf"(?:{_LEVELS})\s+(?=[A-Z]|\()(?!\d)",
+        )
     )
 )
-_PROGRESS = re.compile(r"it/s|s/it|%\||\d% Completed")
+_BAR = re.compile(
+    rf"(?:(?!{_LEVELS}|Request|Received|Aborted|Added)[A-Za-z][\w ,()./@=-]{{0,80}}:)?\s*"
+    r"\d{1,3}%(?:\||\s+Completed\s*\|)[^'\"{}\[\]|]{0,300}\|?\s*[\d.]+[kMG]?/[\d.]+[kMG]? "
+    r"\[[^\]'\"{}]{0,160}(?:it/s|s/it)[^\]'\"{}]{0,160}\]\s*"
+    r"(?=(?:\([A-Za-z][\w.:/-]{0,60}(?: rank=\d+)?,? ?pid=\d+[^()]{0,40}\) *)?"
+    rf"(?:{_LEVELS}) +(?:\d{{4}}-)?\d\d-\d\d |\(raylet)"
+)
+"""A progress bar from a line's start, behind which a record begins that was glued to it."""
+
+_DRAWN = re.compile(r"[^'\"{}]{0,160}?\d{1,3}%[^'\"{}]{0,400}").fullmatch
+_holds_level = re.compile(rf"\b(?:{_LEVELS})\b").search
 _REPEATED = re.compile(r"\s*\[repeated \d+x across cluster\].*$")
 
 
-_DEAF_FILES = frozenset(
-    {"dump_input.py", "logger.py", "protocol.py", "request_logger.py", "validation.py"}
-)
+_is_deaf_file = re.compile(
+    r"(?:dump_input|logger|protocol|request_logger|validation|exceptions?|middleware|preprocess"
+    r"|chat_utils|api_router|serving(?:_\w+)?|\w*tool_parser|\w*reasoning_parser)\.py"
+).fullmatch
+"""Files that handle requests: their messages may be what a client wrote, with its line ends."""
+
 _DEAF = re.compile(
-    r"Received request |Added request |Aborted request |Finished request |Generated response"
-    r"|Request \S.{0,200}?(?: JSON body| details|: )|non-default args|args: Namespace|Dumping "
-    r"|[\da-fA-F:.\[\]]{3,45}(?::\d+)? - \"[A-Z]{3,8} "
+    r"Received request |Added request |Aborted request|Finished request |Generated response"
+    r"|Request (?!\S{1,200} (?:is |was |has been )?preempted)|non-default args|args: Namespace"
+    r"|Dumping |[\da-fA-F:.\[\]]{3,45}(?::\d+)? - \"[A-Z]{3,8} "
 )
+_ACCESS = re.compile(r' - "[A-Z]{3,8} [^"]*" \d{3}\b| - "[A-Z]{3,8} [^"]* HTTP/\d')
+"""An access line may begin with an address that the client made up (``X-Forwarded-For``)."""
+
 _OPEN = re.compile(r"Received request |Request |Generated response|Dumping ")
-_FINISHED = (".", "None", ")", "]", "}", '"', "...")
-_TOLD = re.compile(
-    r"(?:: prompt|: params| details| output| JSON body| with config| model execution| stats): "
-)
-_LITERAL = re.compile(r"'(?:[^'\\]++|\\.)*'|\"(?:[^\"\\]++|\\.)*\"")
 
 _ORIGINS = (
     ("APIServer", "api_server"),
@@ -179,13 +191,26 @@ _ORIGINS = (
 
 def text_of(raw: str | bytes) -> str:
     """The line as text: cut to ``LONGEST``, without colours, control characters and line ends."""
+    return row_of(raw).strip()
+
+
+def row_of(raw: str | bytes) -> str:
+    """The same as ``text_of``, with the spaces at both ends: other rows may belong to it."""
     text = raw[:LONGEST].decode("utf-8", "replace") if isinstance(raw, bytes) else raw[:LONGEST]
     if "\r" in text:
-        # A progress bar draws over itself: what stands is what was written last.
-        text = text.rstrip("\r\n").rsplit("\r", 1)[-1] or text
+        text = _drawn_last(text.rstrip("\r\n")) or text
     if "[" in text:
         text = _COLOUR.sub("", text)
-    return _CONTROL.sub("", text).strip()
+    return _CONTROL.sub("", text)
+
+
+def _drawn_last(text: str) -> str:
+    """The line without the progress bars that it draws over; any other text stays in front."""
+    pieces = text.split("\r")
+    for at, piece in enumerate(pieces[:-1]):
+        if piece.strip() and (_holds_level(piece) or not _DRAWN(piece)):
+            return " ".join(pieces[at:])
+    return pieces[-1]
 
 
 _MOST_NESTED = 3
@@ -196,6 +221,16 @@ def records(raw: str | bytes) -> tuple[Record, ...]:
     return tuple(_records(text_of(raw), _MOST_NESTED))
 
 
+def open_text(raw: str | bytes) -> OpenText | None:
+    """How the users' text in a line stands behind it; None if no other line can go on with it."""
+    found = records(raw)
+    text = _open_text(found[-1].message) if found and found[-1].deaf else None
+    if text is not None:
+        row = row_of(raw)
+        text.feed(row[len(row.rstrip()) :])
+    return text
+
+
 def inner_records(record: Record) -> Iterator[Record]:
     """Records in the fields of a line that another program wrote, up to a deaf one in each."""
     if record.deaf or record.logger_file is not None or record.level is not None:
@@ -204,19 +239,21 @@ def inner_records(record: Record) -> Iterator[Record]:
         yield from _from_body(Body(inner.lines, quoted=inner.quoted), 0)
 
 
-def _records(text: str, nested: int) -> Iterator[Record]:
+def _records(text: str, nested: int, *, told: bool = False) -> Iterator[Record]:
     """``nested``: how many times JSON may still stand in JSON, or behind another wrapping."""
     body = body_of(text) if nested and _is_object(text) else None
     if body is not None:
         yield from _from_body(body, nested - 1)
         return
-    for record in _from_text(text) if text else ():
-        bare = record.level is None and record.logger_file is None and not record.deaf
-        inside = record.message
-        if nested and bare and _is_object(inside) and (body := body_of(inside)) is not None:
-            yield from _from_body(body, nested - 1)
-        else:
-            yield record
+    if not text:
+        return
+    record = _record(text, told=told)
+    bare = record.level is None and record.logger_file is None and not record.deaf
+    inside = record.message
+    if nested and bare and _is_object(inside) and (body := body_of(inside)) is not None:
+        yield from _from_body(body, nested - 1)
+    else:
+        yield record
 
 
 def _is_object(text: str) -> bool:
@@ -224,8 +261,9 @@ def _is_object(text: str) -> bool:
 
 
 def _from_body(body: Body, nested: int) -> Iterator[Record]:
+    told = body.level is not None or body.logger is not None
     for line in body.lines:
-        for record in _records(text_of(line), nested):
+        for record in _records(text_of(line), nested, told=told):
             known = _with_fields(record, body)
             yield known
             if known.deaf:
@@ -244,60 +282,17 @@ def _with_fields(record: Record, body: Body) -> Record:
         level=body.level,
         logger_file=file,
         headed=True,
-        deaf=record.deaf or file in _DEAF_FILES,
+        deaf=record.deaf or _is_deaf_file(file) is not None,
         quoted=quoted,
     )
 
 
-_MOST_RECORDS = 8
-"""Records that are told apart in one line; what is glued behind them is not looked at."""
-
-
-def _from_text(text: str) -> tuple[Record, ...]:
-    found: list[Record] = []
-    while len(found) < _MOST_RECORDS and (glued := _glued(text)) is not None:
-        first = _record(text[:glued])
-        if first.deaf:
-            break
-        found.append(first)
-        text = text[glued:]
-    return (*found, _record(text))
-
-
-def _glued(text: str) -> int | None:
-    """Where a second record begins: behind a progress bar, or an error behind a whole record."""
-    for found in _HEAD.finditer(text, 1):
-        before = text[: found.start()]
-        if tag := _TAG_AT_END.search(before):
-            before = before[: tag.start()]
-        if before.strip() and _may_end(before, found["level"]):
-            return len(before)
-    begin = text.find("(raylet")
-    return begin if begin > 0 and _is_progress(text[:begin]) else None
-
-
-def _is_progress(text: str) -> bool:
-    return _PROGRESS.search(text) is not None and not _quotes(text)
-
-
-def _quotes(text: str) -> bool:
-    return any(mark in text for mark in "'\"{")
-
-
-def _may_end(before: str, next_level: str) -> bool:
-    if '{"' in before:
-        return False
-    head = _HEAD.search(before)
-    if head is None:
-        return _is_progress(before)
-    if _file_name(head["file"] or head["bare"]) in _DEAF_FILES or _DEAF.match(before, head.end()):
-        return False
-    return next_level == "ERROR" and not _quotes(before[head.end() :])
-
-
 @dataclass(slots=True)
 class _Peeled:
-    """What is left of a line, and what was learned from what was taken off."""
+    """What is left of a line, and what was learned from what was taken off.
+
+    ``told``: a level was named already, so that the message begins: no other record may follow.
+    """
 
     rest: str
     origin: str = "unknown"
@@ -305,6 +300,7 @@ class _Peeled:
     file: str | None = None
     stamp: float | None = None
     headed: bool = False
+    told: bool = False
 
     def drop(self, found: re.Match[str]) -> None:
         self.rest = self.rest[found.end() :].lstrip()
@@ -313,14 +309,14 @@ class _Peeled:
 _MOST_PEELS = 16
 
 
-def _record(text: str) -> Record:
+def _record(text: str, *, told: bool) -> Record:
     """One record of text that holds one."""
-    peeled = _Peeled(text)
+    peeled = _Peeled(text, told=told)
     for _ in range(_MOST_PEELS):
         if not peeled.rest or not (_peel_head(peeled) or _peel_wrapper(peeled)):
             break
     rest = _REPEATED.sub("", peeled.rest) if "[repeated " in peeled.rest else peeled.rest
-    deaf = peeled.file in _DEAF_FILES or _DEAF.match(rest) is not None
+    deaf = _is_deaf(peeled.file, rest)
     return Record(
         message=rest,
         origin=peeled.origin,
@@ -329,21 +325,25 @@ def _record(text: str) -> Record:
         stamp=peeled.stamp,
         headed=peeled.headed,
         deaf=deaf,
-        unfinished=deaf and _OPEN.match(rest) is not None and _is_unfinished(rest),
+        unfinished=deaf and _open_text(rest) is not None,
     )
 
 
-def _is_unfinished(message: str) -> bool:
-    """Whether a literal or a bracket is open, or the line just stops, where users' text stands."""
-    begin = _TOLD.search(message)
-    if begin is None:
-        return not message.endswith(_FINISHED)
-    rest = _LITERAL.sub("", message[begin.end() :])
-    if "'" in rest or '"' in rest:
+def _is_deaf(file: str | None, message: str) -> bool:
+    if file is not None and _is_deaf_file(file):
         return True
-    if sum(map(rest.count, "([{")) > sum(map(rest.count, ")]}")):
+    if _DEAF.match(message):
         return True
-    return not rest.rstrip(", ").endswith(_FINISHED) and "finish_reason: " not in rest
+    return ' - "' in message and _ACCESS.search(message) is not None
+
+
+def _open_text(message: str) -> OpenText | None:
+    """What stands open behind a message with users' text; None if no other line can go on."""
+    if not _OPEN.match(message):
+        return None
+    text = OpenText()
+    text.feed(message)
+    return text if text.is_open else None
 
 
 def _peel_head(peeled: _Peeled) -> bool:
@@ -377,7 +377,14 @@ def _peel_wrapper(peeled: _Peeled) -> bool:
     if peeled.file is not None or peeled.level is not None:
         # Behind a head of vLLM's the message begins; only Ray and torch put a second one there.
         return _peel_first(peeled, _INNER)
+    before = peeled.rest
     if _peel_first(peeled, _PEELS):
+        taken = before[: len(before) - len(peeled.rest)]
+        peeled.told = peeled.told or _holds_level(taken) is not None
+        return True
+    if peeled.told:
+        return False
+    if _peel_first(peeled, _BAR):
         return True
     # VLLM_LOGGING_PREFIX may put any short text in front.
     found = _HEAD_AHEAD.match(peeled.rest)
@@ -387,22 +394,18 @@ def _peel_wrapper(peeled: _Peeled) -> bool:
     return True
 
 
-_INNER = tuple(
-    re.compile(text)
-    for text in (
-        r"\[(?:rank|Rank ?)\d+\]:?",
-        r"\[[IWEF]\d{0,4} ?(?:\d\d:\d\d:\d\d\.\d+ )?[\w./-]+\.(?:cpp|cc|cu|h):\d+\](?: Warning:)?",
-    )
+_INNER = re.compile(
+    r"\[(?:rank|Rank ?)\d+\]:?"
+    r"|\[[IWEF]\d{0,4} ?(?:\d\d:\d\d:\d\d\.\d+ )?[\w./-]+\.(?:cpp|cc|cu|h):\d+\](?: Warning:)?"
 )
 
 
-def _peel_first(peeled: _Peeled, peels: Iterable[re.Pattern[str]]) -> bool:
-    for peel in peels:
-        found = peel.match(peeled.rest)
-        if found and found.end():
-            peeled.drop(found)
-            return True
-    return False
+def _peel_first(peeled: _Peeled, peel: re.Pattern[str]) -> bool:
+    found = peel.match(peeled.rest)
+    if found is None or not found.end():
+        return False
+    peeled.drop(found)
+    return True
 
 
 def _file_name(path: str) -> str:

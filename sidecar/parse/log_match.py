@@ -36,30 +36,31 @@ _DOING = (
     r"|calling)[\w ./]{0,60}: "
 )
 
-_LEADS = tuple(
-    re.compile(text)
-    for text in (
-        _EXCEPTION,
-        r"Worker failed with error ['\"]?",
-        r"Exception in worker \S{1,60} while processing method \w{1,60}: ",
-        r"Call to \w{1,60} method failed: ",
-        r"Error in model execution(?: \([^)]{1,200}\))?: ",
-        _DOING,
-        r"Engine loop is not running\. Inspect the stacktrace to find the original error: ",
-        r"what\(\):\s+",
-        r"thread '[\w-]{1,40}' panicked at '",
-        r"Unable to warmup model: \w{1,20}\(['\"]?",
-        r"(?:Caused by|caused by|Reason|Error|error|ERROR|Exception|Fatal|fatal): ",
-        r"(?:Message|Details?|Warning): +(?=The node|OOM|Memory)",
-        r"\(?[Oo]riginal error: ",
-        r"exit status \d{1,3}: (?=\S)",
-        r"future: <Task finished .{0,400}? exception=",
-        r"\"Failed to initialize Python stub: ",
-        r"(?:Failed|FAILED|Aborted): (?=CUDA|Cuda|HIP|hip)",
-        r"\w{1,40}(?:\.\w{1,40}){1,6}: ",
-        r"NCCL error in: \S{1,200}, (?=Cuda failure|HIP failure)",
-        r"Last error: ?",
-        r"\"?Failed to process the request\(s\)[^,]{0,120}, message: ",
+_LEAD = re.compile(
+    "|".join(
+        (
+            _EXCEPTION,
+            r"Worker failed with error ['\"]?",
+            r"Exception in worker \S{1,60} while processing method \w{1,60}: ",
+            r"Call to \w{1,60} method failed: ",
+            r"Error in model execution(?: \([^)]{1,200}\))?: ",
+            _DOING,
+            r"Engine loop is not running\. Inspect the stacktrace to find the original error: ",
+            r"what\(\):\s+",
+            r"thread '[\w-]{1,40}' panicked at '",
+            r"Unable to warmup model: \w{1,20}\(['\"]?",
+            r"(?:Caused by|caused by|Reason|Error|error|ERROR|Exception|Fatal|fatal): ",
+            r"(?:Message|Details?|Warning): +(?=The node|OOM|Memory)",
+            r"\(?[Oo]riginal error: ",
+            r"exit status \d{1,3}: (?=\S)",
+            r"future: <Task finished .{0,400}? exception=",
+            r"\"Failed to initialize Python stub: ",
+            r"(?:Failed|FAILED|Aborted): (?=CUDA|Cuda|HIP|hip)",
+            r"\w{1,40}(?:\.\w{1,40}){1,6}: ",
+            r"NCCL error in: \S{1,200}, (?=Cuda failure|HIP failure)",
+            r"Last error: ?",
+            r"\"?Failed to process the request\(s\)[^,]{0,120}, message: ",
+        )
     )
 )
 
@@ -75,19 +76,19 @@ class _Row:
 
 
 _ROWS = tuple(_Row(row, re.compile(row.pattern)) for row in ROWS)
+_BY_NEEDLE = tuple((row.signature.needle, row) for row in _ROWS)
+_LIVE_BY_NEEDLE = tuple(pair for pair in _BY_NEEDLE if pair[1].signature.scope in LIVE_SCOPES)
 
 
 def _meanings(message: str) -> Iterator[str]:
     """The message, then what is left as exception names and the like are taken off its front."""
     yield message
     for _ in range(_MOST_LEADS):
-        for lead in _LEADS:
-            if found := lead.match(message):
-                message = message[found.end() :].lstrip()
-                yield message
-                break
-        else:
+        found = _LEAD.match(message)
+        if found is None:
             return
+        message = message[found.end() :].lstrip()
+        yield message
 
 
 def match(record: Record, scopes: frozenset[Scope] = LIVE_SCOPES) -> Match | None:
@@ -95,12 +96,10 @@ def match(record: Record, scopes: frozenset[Scope] = LIVE_SCOPES) -> Match | Non
     if record.deaf or not record.message or (record.quoted and Scope.SYSTEM not in scopes):
         return None
     quiet = record.level in QUIET_LEVELS
-    rows = [
-        row
-        for row in _ROWS
-        if row.signature.needle in record.message and row.signature.scope in scopes
-    ]
-    for meaning in _meanings(record.message) if rows else ():
+    message = record.message
+    known = _LIVE_BY_NEEDLE if scopes <= LIVE_SCOPES else _BY_NEEDLE
+    rows = [row for needle, row in known if needle in message and row.signature.scope in scopes]
+    for meaning in _meanings(message) if rows else ():
         for row in rows:
             if (found := row.pattern.match(meaning)) and _is_believed(row.signature, record, quiet):
                 return _matched(row.signature, record, found)
@@ -111,6 +110,8 @@ def _is_believed(row: Signature, record: Record, quiet: bool) -> bool:  # noqa: 
     if quiet and not row.quiet:
         return False
     if row.levels and record.level not in row.levels:
+        return False
+    if row.mark is not None and record.level not in {None, "INFO"}:
         return False
     return not row.files or record.logger_file is None or record.logger_file in row.files
 

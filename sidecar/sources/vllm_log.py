@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +13,13 @@ from sidecar.model.readings import LogEvent, LogReading
 from sidecar.model.samples import Instant, Sample
 from sidecar.model.vocabulary import Cause, Fault, Source
 from sidecar.parse.log_candidates import candidates
-from sidecar.parse.log_cuts import BEFORE, Rejoiner, holds_users_text, is_continued, looks_headed
+from sidecar.parse.log_cuts import (
+    BEFORE,
+    Continuations,
+    Rejoiner,
+    holds_users_text,
+    looks_headed,
+)
 from sidecar.parse.log_line import text_of
 from sidecar.parse.log_match import read_line
 from sidecar.sources.base import Tap, sample_of
@@ -52,7 +58,7 @@ class _Followed:
 class VllmLogSource:
     """Follows the log of one server, in one or more places.
 
-    A place that cannot be read is a fault of the source unless another one has lines to tell.
+    A place that cannot be read hides what it holds, whatever the others tell.
     """
 
     name: Final = Source.VLLM_LOG
@@ -89,7 +95,8 @@ class VllmLogSource:
         self._past += self._looked_back()
         if faults and not self._inbox and not self._lines and not self._past:
             return sample_of(self.name, begun, self._clock.now(), faults[0])
-        return sample_of(self.name, begun, self._clock.now(), self._reading())
+        reading = replace(self._reading(), hidden=faults[0] if faults else None)
+        return sample_of(self.name, begun, self._clock.now(), reading)
 
     async def wait(self) -> None:
         """Return once the log speaks of a failure or an OOM; all else can wait for the tick."""
@@ -166,13 +173,14 @@ class VllmLogSource:
         known = len(stream.context)
         self._bytes += len(data)
         self._lines += data.count(b"\n")
-        text = b"\n".join((*stream.context, stream.parts.feed(data).removesuffix(b"\n")))
-        lines = text.split(b"\n")
+        text = stream.parts.feed(data).removesuffix(b"\n")
+        lines = [*stream.context, *text.split(b"\n")]
         now = self._clock.now()
-        for at in candidates(text):
-            if at >= known and not is_continued(lines, at):
-                self._match(lines[at], now)
-        self._record(lines, known, now)
+        continued = Continuations(lines, wrapped=False)
+        for number in candidates(text):
+            if not continued.holds(known + number):
+                self._match(lines[known + number], now)
+        self._record(continued, known, now)
         stream.context = lines[-BEFORE:]
 
     def _match(self, line: bytes, now: Instant) -> None:
@@ -191,14 +199,15 @@ class VllmLogSource:
         events = [event for text in texts for event in _past_events(text, now)]
         return tuple(events[-INBOX_EVENTS:])
 
-    def _record(self, lines: Sequence[bytes], known: int, now: Instant) -> None:
+    def _record(self, continued: Continuations, known: int, now: Instant) -> None:
         """Hand lines over to a recording; those that may carry users' text are left out."""
         if self._tap is None:
             return
+        lines = continued.lines
         for at in range(known, len(lines)):
             if not lines[at]:
                 continue  # A part of a record that is handed over where it ends.
-            if is_continued(lines, at) or holds_users_text(lines[at]):
+            if continued.holds(at) or holds_users_text(lines[at]):
                 self._dropped["users_text"] += 1
             else:
                 self._tap(now, {"line": text_of(lines[at])})
@@ -221,8 +230,9 @@ def _past_events(text: bytes, now: Instant) -> Iterator[LogEvent]:
     """The events of a log's end. What stands above it is not known: so it begins with a record."""
     lines = text.removesuffix(b"\n").split(b"\n")
     begin = next((at for at, line in enumerate(lines) if looks_headed(line)), len(lines))
+    continued = Continuations(lines, wrapped=False)
     for at in candidates(text):
-        if at >= begin and not is_continued(lines, at):
+        if at >= begin and not continued.holds(at):
             yield from _events(lines[at], now)
 
 

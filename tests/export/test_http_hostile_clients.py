@@ -13,9 +13,10 @@ from sidecar.errors import ConfigError
 from sidecar.export import http
 from sidecar.export.http import HttpServer, Views
 from sidecar.export.metrics import Exposition
+from sidecar.export.results import encode, window_result
 from tests.export.reports import EVIDENCE_KEYS, make_judgement, make_report
 
-WINDOWS = [make_judgement(engines=20) for _ in range(1000)]
+WINDOWS = [encode(window_result(make_judgement(engines=20)))] * 1000
 """As JSON some megabytes: more than the system's buffers take from a client that does not read."""
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from sidecar.export.http import HttpServer, Views
 from sidecar.export.metrics import Exposition
+from sidecar.export.results import encode, window_result
 from sidecar.model.report import Report
-from sidecar.model.verdict import Judgement
 from sidecar.model.vocabulary import Verdict
 from tests.export.reports import EVIDENCE_KEYS, make_judgement, make_report
 
@@ -21,7 +21,7 @@ class Stage:
     """What the server is shown."""
 
     report: Report | None = field(default_factory=make_report)
-    windows: list[Judgement] = field(default_factory=list)
+    windows: list[str] = field(default_factory=list)
     alive: bool = True
 
     def views(self) -> Views:
@@ -106,7 +106,7 @@ async def test_ready_needs_a_closed_window_and_the_clock(ask: Ask, stage: Stage)
 
 
 async def test_windows_come_newest_last_and_limited(ask: Ask, stage: Stage) -> None:
-    stage.windows = [make_judgement(verdict) for verdict in Verdict] * 20
+    stage.windows = [encode(window_result(make_judgement(v))) for v in Verdict] * 20
     windows = json.loads((await ask("/api/windows")).body)
     assert len(windows) == 100
     two = json.loads((await ask("/api/windows?limit=2")).body)

@@ -48,7 +48,6 @@ WRAPPED = {
     "NUL bytes": f"\x00\x00{TAGGED}",
     "indented": f"    {TAGGED}",
     "progress bar in front": f"Capturing:  60%|██████    | 21/35 [00:10<00:05,  2.40it/s]{TAGGED}",
-    "a record in front": f"(APIServer pid=1) INFO 10-24 01:26:57 [x.py:1] all is well {TAGGED}",
 }
 
 

@@ -115,11 +115,12 @@ async def test_a_storm_of_lines_is_bounded_and_nothing_of_it_is_lost(tmp_path: P
     await source.open()
     storm = 2 * INBOX_EVENTS
     append(log, READY * storm)
-    told = []
+    reading = await reading_of(source)
+    told = [len(reading.events)]
     while sum(told) < storm:
-        reading = await reading_of(source)
-        assert 0 < len(reading.events) <= INBOX_EVENTS
+        assert 0 < told[-1] <= INBOX_EVENTS
         assert not reading.dropped
+        reading = await reading_of(source)
         told.append(len(reading.events))
     assert sum(told) == storm
     assert reading.lag_bytes == 0
@@ -156,4 +157,18 @@ async def test_a_recording_gets_the_lines_but_not_the_users_text(tmp_path: Path)
     reading = await reading_of(source)
     assert rows == [READY.rstrip("\n")]
     assert reading.dropped == {"users_text": 1}
+    await source.close()
+
+
+async def test_a_place_that_is_missing_hides_something_whatever_the_others_tell(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    source = VllmLogSource(FakeClock(), [log, tmp_path / "missing"])
+    await source.open()
+    append(log, OOM)
+    reading = await reading_of(source)
+    assert reading.events
+    assert reading.hidden is Fault.ABSENT
     await source.close()

@@ -82,13 +82,37 @@ QUIET_STARTS = (
     "It took ",
     "No available shared memory broadcast",
     "OpenAI server is ready",
-    "Preempted request ",
+    "Preempted ",
     "Preempting ",
     "Shutting down",
-    "Started server process",
-    "Starting vLLM server on",
+    "Started ",
+    "Starting ",
+    "Stopping ",
     "Waiting for application shutdown",
     "[shutdown] ",
     "vLLM API server version",
 )
 """How the messages of quiet rows begin, except for statistics that count preemptions."""
+
+LEAD_STARTS = (
+    '"Failed to ',
+    "(Original error",
+    "(original error",
+    "Call to ",
+    "Caused by",
+    "Engine loop is",
+    "Error ",
+    "Exception ",
+    "Failed ",
+    "Last error",
+    "NCCL error",
+    "Original error",
+    "Unable to warmup",
+    "Worker failed",
+    "caused by",
+    "exit status",
+    "original error",
+    "thread '",
+)
+"""How words begin that may stand before the message of a row, where their first word bears no colon
+and no bracket."""

@@ -35,7 +35,9 @@ class Signature:
 
     ``needle`` is a literal that every line with this wording holds. ``quiet`` rows may stand at
     level INFO or DEBUG, all others may not. ``files`` are the only loggers it is believed from,
-    where the line names one; with ``levels`` the line must name one of them. Named groups of ``pattern``: ``amount``, all others are numbers.
+    where the line names one; with ``levels`` the line must name one of them, and a row with a ``mark``
+    is believed at no other level than INFO. Named groups of ``pattern``: ``amount``, all others are
+    numbers.
     """
 
     id: str
@@ -119,9 +121,15 @@ def aftermath(
 
 
 def marked(
-    name: str, mark: Mark, needle: str, pattern: str, *, scope: Scope = Scope.SERVER
+    name: str,
+    mark: Mark,
+    needle: str,
+    pattern: str,
+    *,
+    scope: Scope = Scope.SERVER,
+    files: tuple[str, ...] = (),
 ) -> Signature:
-    """A step in the server's life."""
+    """A step in the server's life; the pattern should tell where the message ends."""
     return Signature(
         id=name,
         signal=mark.value,
@@ -131,4 +139,5 @@ def marked(
         weight=Weight.SUPPORT,
         mark=mark,
         quiet=True,
+        files=files,
     )

@@ -695,49 +695,87 @@ _CONSEQUENCES = (
 )
 
 
+_ENGINE_FILES = ("core.py", "llm_engine.py", "async_llm_engine.py", "async_llm.py", "engine.py")
+_SERVER_FILES = ("launcher.py", "api_server.py", "api_utils.py", "utils.py", "entry.py", "serve.py")
+_UVICORN_FILES = ("server.py", "on.py", "error.py", "launcher.py")
+
+
 _MARKS = (
     marked(
         "engine_initializing",
         Mark.STARTING,
         "Initializing a",
         r"Initializing an? (?:V\d )?LLM engine\b",
+        files=_ENGINE_FILES,
     ),
-    marked("api_server_version", Mark.STARTING, "server version", r"vLLM API server version "),
     marked(
-        "server_process_started", Mark.STARTING, "Started server", r"Started server process \[\d+\]"
+        "api_server_version",
+        Mark.STARTING,
+        "server version",
+        r"vLLM API server version [\w.+-]{1,100}\s*$",
+        files=_SERVER_FILES,
+    ),
+    marked(
+        "server_process_started",
+        Mark.STARTING,
+        "Started server",
+        r"Started server process \[\d+\]\s*$",
+        files=_UVICORN_FILES,
     ),
     marked(
         "application_startup_complete",
         Mark.READY,
         "startup complete",
-        r"Application startup complete\b",
+        r"Application startup complete\.?\s*$",
+        files=_UVICORN_FILES,
     ),
-    marked("serving_on", Mark.READY, "Starting vLLM", r"Starting vLLM server on "),
     marked(
-        "rust_ready", Mark.READY, "ready to accept", r"OpenAI server is ready to accept requests"
+        "serving_on",
+        Mark.READY,
+        "Starting vLLM",
+        r"Starting vLLM server on \S{1,200}\s*$",
+        files=_SERVER_FILES,
+    ),
+    marked(
+        "rust_ready",
+        Mark.READY,
+        "ready to accept",
+        r"OpenAI server is ready to accept requests\b",
+        files=("lib.rs", "server.rs", "main.rs"),
     ),
     marked(
         "shutdown_triggered",
         Mark.STOP_WANTED,
         "shutdown triggered",
-        r"\[shutdown\] API server: shutdown triggered",
+        r"\[shutdown\] API server: shutdown triggered\.?\s*$",
+        files=_SERVER_FILES,
     ),
     marked(
         "engine_signalled",
         Mark.STOP_WANTED,
         "[shutdown] EngineCore: trigger",
-        r"\[shutdown\] EngineCore: trigger received signal=SIG(?:TERM|INT)\b",
+        r"\[shutdown\] EngineCore: trigger received signal=SIG(?:TERM|INT)\.?\s*$",
+        files=_ENGINE_FILES,
     ),
     marked(
         "http_server_stopping",
         Mark.STOP_WANTED,
         "Shutting down",
-        r"Shutting down FastAPI HTTP server",
+        r"Shutting down FastAPI HTTP server\.?\s*$",
+        files=_SERVER_FILES,
     ),
     marked(
-        "fell_asleep", Mark.SLEEPING, "to fall asleep", r"It took [\d.]+ seconds to fall asleep"
+        "fell_asleep",
+        Mark.SLEEPING,
+        "to fall asleep",
+        r"It took [\d.]+ seconds to fall asleep\.?\s*$",
     ),
-    marked("woke_up", Mark.AWAKE, "to wake up", r"It took [\d.]+ seconds to wake up"),
+    marked(
+        "woke_up",
+        Mark.AWAKE,
+        "to wake up",
+        r"It took [\d.]+ seconds to wake up(?: tags \{.{0,80}\})?\.?\s*$",
+    ),
 )
 
 SERVER_ROWS = (

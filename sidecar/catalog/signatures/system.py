@@ -501,7 +501,7 @@ _CONTAINERS = (
     _system(
         "container_died_oom",
         "container died",
-        r"(?:\S{1,80} )?container died (?:\(oom\)|.{0,400}?\boom(?:[Kk]illed)?=true\b)",
+        r"(?:[\w.:/+-]{1,80} )?container died (?:\(oom\)|.{0,400}?\boom(?:[Kk]illed)?=true\b)",
         signal="container_oom_killed",
         kind=Kind.CGROUP,
     ),
