@@ -2,7 +2,7 @@
 
 import asyncio
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import aiohttp
@@ -11,9 +11,11 @@ from blockbuster import BlockBuster
 
 from sidecar.commands import demo
 from sidecar.model.vocabulary import Verdict
+from sidecar.pipeline import Step
 from sidecar.recording import Recording
 from tests.app.running import running, settings_for
 from tests.fakes.daemon import values
+from tests.fakes.patience import until
 from tests.fakes.scaled_clock import ScaledClock
 from tests.fakes.vllm_server import fake_vllm
 
@@ -132,6 +134,12 @@ async def test_a_scenario_shows_what_it_promises_and_is_clean_at_every_moment(
         assert found - BESIDE.get(scenario, set()) == {PROMISED[scenario]}, "one failure, one alert"
 
 
+def engines_of(step: Step) -> Collection[str]:
+    """The engines of the last window that is closed."""
+    last = step.report.last_window
+    return () if last is None else last.window.engines.keys()
+
+
 def many_engines(count: int, label: str) -> str:
     """A real exposition, as so many engines with hostile names would show it."""
     lines = []
@@ -156,7 +164,7 @@ async def test_64_engines_stay_within_the_budget_and_hostile_names_are_folded(
         async with running(settings) as seen:
             # Of engines that are folded no counter is believed, so their health is not seen.
             await seen.verdict(Verdict.UNKNOWN if label else Verdict.NONE)
-            await seen.windows(2)
+            await until(lambda: any(engines_of(step) for step in seen.steps[-1:]))
             status, text = await seen.get("/metrics")
             assert status == 200
             shown = values(text)
