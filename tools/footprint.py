@@ -21,7 +21,9 @@ WARM_S = 10.0
 
 
 class Handler(BaseHTTPRequestHandler):
-    """A server that always says the same."""
+    """A server that always says the same, and keeps its connections as uvicorn does."""
+
+    protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
         """Answer with the exposition, or that all is well."""

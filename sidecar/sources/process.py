@@ -20,6 +20,8 @@ _FORWARDERS: Final = frozenset({"docker-proxy", "rootlessport", "slirp4netns", "
 """These listen on behalf of a server that lives elsewhere."""
 _KNOWN_MOST: Final = 4096
 _RETRY_SCANS: Final = 12
+_ALL_EVERY: Final = 5
+"""Every so many looks all processes of the host are read, of which there may be thousands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,7 @@ class _Tree:
         self._known: dict[int, int] = {}
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
         self._root: int | None = None
+        self._looks = 0
 
     @property
     def root_pid(self) -> int | None:
@@ -100,7 +103,7 @@ class _Tree:
     def read(self) -> ProcessReading | Fault:
         """The living processes of the tree, by pid."""
         try:
-            table = {one.pid: one for one in _table(self._proc)}
+            table = self._look()
         except PermissionError:
             return Fault.DENIED
         except OSError:
@@ -119,6 +122,15 @@ class _Tree:
                 for pid in sorted(self._known)
             )
         )
+
+    def _look(self) -> dict[int, _Stat]:
+        """Those we know; all of the host's at times, and whenever one of ours is gone."""
+        self._looks += 1
+        if self.root_pid is not None and self._looks % _ALL_EVERY:
+            table = {one.pid: one for one in _table(self._proc, map(str, self._known))}
+            if all(_born(table.get(pid)) == born for pid, born in self._known.items()):
+                return table
+        return {one.pid: one for one in _table(self._proc, os.listdir(self._proc))}  # noqa: PTH208
 
     def _find(self, table: dict[int, _Stat]) -> Fault | None:
         """Look for the server's processes; a pid that was given is looked for until it was seen."""
@@ -213,12 +225,13 @@ def _holds(descriptors: Path, sockets: frozenset[str]) -> bool:
     return False
 
 
-def _table(proc_root: Path) -> Iterator[_Stat]:
-    for name in os.listdir(proc_root):  # noqa: PTH208  (names are enough, thousands of them)
+def _table(proc_root: Path, names: Iterable[str]) -> Iterator[_Stat]:
+    for name in names:
         if not name.isdigit():
             continue
         try:
-            text = (proc_root / name / "stat").read_bytes().decode("utf-8", "replace")
+            with open(f"{proc_root}/{name}/stat", "rb") as file:  # noqa: PTH123  (thousands of them)
+                text = file.read().decode("utf-8", "replace")
         except OSError:
             # It ended between the listing and the reading, or is hidden from us.
             continue
