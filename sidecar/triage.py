@@ -50,16 +50,22 @@ class LogCause:
     count: int
     first_line: int
     signals: tuple[str, ...]
+    stamp: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LogTriage:
-    """What a log says. ``cut``: lines longer than ``LONGEST``, read in part only."""
+    """What a log says. ``cut``: lines longer than ``LONGEST``, read in part only.
+
+    ``followed``: signals of what a root led to, which is no cause of its own. A cause's ``stamp`` is
+    the time its first line bears, in seconds since the year began.
+    """
 
     lines: int
     cut: int
     verdict: Verdict
     causes: tuple[LogCause, ...]
+    followed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +295,7 @@ class _Fold:
     tallies: dict[tuple[Cause, Kind], _Tally] = field(default_factory=dict)
     life: _Life = field(default_factory=lambda: _Life(0))
     unkind: list[Said] = field(default_factory=list)
+    followed: dict[str, None] = field(default_factory=dict)
     pinned_at: int | None = None
 
     def see(self, said: Said) -> None:
@@ -433,7 +440,9 @@ class _Fold:
             if tally.life == life.number and tally.phase is Phase.UNKNOWN and life.deaths:
                 tally.phase = life.deaths[0].phase
         for death in life.deaths:
-            if not any(_explains(root, death) for root in life.roots):
+            if any(_explains(root, death) for root in life.roots):
+                self.followed.update(dict.fromkeys(death.signals))
+            else:
                 self._add_death(death)
         if len(life.stalls) >= STALL_LINES:
             self._add_stall(life)
@@ -508,6 +517,7 @@ class _Fold:
                 count=tally.count,
                 first_line=tally.first.line,
                 signals=tuple(tally.signals),
+                stamp=tally.first.stamp,
             )
             for (cause, kind), tally in self.tallies.items()
         ]
@@ -545,4 +555,10 @@ def triage(chunks: Iterable[bytes]) -> LogTriage:
         fold.see(said)
     causes = fold.finish()
     verdict = causes[0].cause.verdict if causes else Verdict.NONE
-    return LogTriage(lines=reader.lines, cut=reader.cut, verdict=verdict, causes=causes)
+    return LogTriage(
+        lines=reader.lines,
+        cut=reader.cut,
+        verdict=verdict,
+        causes=causes,
+        followed=tuple(fold.followed),
+    )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from sidecar.catalog.actions import action_for
 from sidecar.model.vocabulary import Cause, Kind, Verdict
+from sidecar.parse.log_line import say_stamp
 from sidecar.triage import LogCause, LogTriage, triage
 
 if TYPE_CHECKING:
@@ -164,6 +165,8 @@ def _as_text(name: str, found: LogTriage) -> str:
     elif not found.causes:
         lines.append("  nothing found that speaks of a failure, an OOM or a preemption")
     lines += [_sentence(one) for one in found.causes]
+    if found.followed:
+        lines.append(f"  what followed from it: {', '.join(found.followed)}")
     lines += _advice(found)
     if found.cut:
         lines.append(f"  {found.cut} overlong lines were read in part only")
@@ -174,9 +177,10 @@ def _sentence(one: LogCause) -> str:
     meaning = KIND_MEANINGS.get((one.cause, one.kind), MEANINGS[one.cause])
     times = "once" if one.count == 1 else f"{one.count} times"
     when = "" if one.phase == "unknown" else f", at {one.phase}"
+    clock = "" if one.stamp is None else f" at {say_stamp(one.stamp)}"
     return (
         f"  {one.cause} / {one.kind}, {one.confidence}{when}: {meaning}"
-        f" (first in line {one.first_line}, {times})"
+        f" (first in line {one.first_line}{clock}, {times})"
     )
 
 

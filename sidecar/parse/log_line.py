@@ -420,6 +420,15 @@ def _stamp(head: re.Match[str]) -> float:
     return float((hours * 60 + int(head["minute"])) * 60 + int(head["second"]))
 
 
+def say_stamp(stamp: float) -> str:
+    """A head's time as it stood there, ``MM-DD HH:MM:SS``."""
+    minutes, seconds = divmod(int(stamp), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    month = max(n for n in range(12) if _MONTH_DAYS[n] < days) + 1 if days else 1
+    return f"{month:02}-{days - _MONTH_DAYS[month - 1]:02} {hours:02}:{minutes:02}:{seconds:02}"
+
+
 def _origin(name: str, known: str) -> str:
     for start, origin in _ORIGINS:
         if name.startswith(start):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.commands.scan import CHUNK_BYTES, run_scan
+from sidecar.parse.log_line import records, say_stamp
 
 SECRET = "sk-very-secret"
 OOM = f"(EngineCore pid=7) ERROR 10-24 01:26:57 [core.py:710] torch.OutOfMemoryError: CUDA out of memory. Tried {SECRET}\n"
@@ -123,7 +124,7 @@ def test_the_text_says_in_words_what_where_and_how_often(
     run_scan([str(log)], output="text")
     said = capsys.readouterr().out
     assert "cuda_oom (2 lines)" in said
-    assert "an allocation on the GPU failed (first in line 2, once)" in said
+    assert "an allocation on the GPU failed (first in line 2" in said
 
 
 def test_a_line_over_the_border_of_two_portions_is_found(
@@ -136,3 +137,30 @@ def test_a_line_over_the_border_of_two_portions_is_found(
     found = result_of(capsys)
     assert found["verdict"] == "cuda_oom"
     assert found["lines"] == 2 * (CHUNK_BYTES // len(HEALTHY)) + 1
+
+
+def test_people_read_when_it_was_what_followed_and_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "vllm.log"
+    log.write_text(
+        "(EngineCore_DP0 pid=9) ERROR 10-24 01:26:57 [core.py:710] torch.OutOfMemoryError: CUDA out"
+        " of memory. Tried to allocate 960.00 MiB.\n"
+        "(APIServer pid=1) ERROR 10-24 01:26:58 [async_llm.py:1] vllm.v1.engine.exceptions."
+        "EngineDeadError: EngineCore encountered an issue.\n"
+    )
+    assert run_scan([str(log)], output="text") == 0
+    said = capsys.readouterr().out
+    assert "(first in line 1 at 10-24 01:26:57, once)" in said
+    assert "what followed from it: engine_dead" in said
+    assert "do: see who else holds memory on that GPU" in said
+    assert "do not: raise --gpu-memory-utilization" in said
+
+
+@pytest.mark.parametrize(
+    "text", ["01-01 00:00:00", "02-28 23:59:59", "03-01 07:08:09", "12-31 12:00:00"]
+)
+def test_a_stamp_is_said_as_it_stood_in_the_line(text: str) -> None:
+    (record,) = records(f"ERROR {text} [core.py:1] x")
+    assert record.stamp is not None
+    assert say_stamp(record.stamp) == text
