@@ -10,8 +10,10 @@ from sidecar.model.vocabulary import Cause
 JOIN_S = 60.0
 """Seconds after the last evidence for which more evidence belongs to the same incident. The V0
 engine's death is noticed up to 10 s late; a starved host stretches that."""
-RECOVERED_S = 3.0
-"""Tokens made so many seconds after the last evidence end an incident: the server lives on."""
+RECOVERED_S = 20.0
+"""Tokens made so many seconds after the last evidence end an incident: the server lives on. Shorter
+will not do: other engines of the same server make tokens while its main process takes up to 12 s to
+notice that one has died."""
 
 
 @dataclass(slots=True)

@@ -148,7 +148,7 @@ class Teller:
 
     def tell_step(self, step: Step) -> None:
         """Say a verdict that differs from the one before; a failure at once, then its window."""
-        for found in step.report.urgent:
+        for found in step.report.urgent[:1]:
             if found.cause.verdict is not self.verdict:
                 self.verdict = found.cause.verdict
                 self.at_once = True
