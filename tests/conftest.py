@@ -1,8 +1,10 @@
 """Guards for every test: no blocking call on the loop, no task left behind, components present."""
 
 import asyncio
+import ctypes
 import os
 import shutil
+import socket
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -26,6 +28,26 @@ LOCAL_READS = (
 """The tail reads bounded pieces of a file on the loop, and our own process's numbers come from
 /proc: both on purpose. Waiting, writing, sockets and locks stay forbidden."""
 
+
+def has_ipv6() -> bool:
+    """Whether a plain socket can be bound to the loopback address of version 6."""
+    try:
+        with socket.socket(socket.AF_INET6) as plain:
+            plain.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+def has_nvidia_library() -> bool:
+    """Whether the driver's library can be loaded."""
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return False
+    return True
+
+
 COMPONENTS = {
     "promtool": lambda: shutil.which("promtool") is not None,
     "prometheus": lambda: shutil.which("prometheus") is not None,
@@ -37,6 +59,9 @@ COMPONENTS = {
         Path("/lib/systemd/systemd-journald").exists() and shutil.which("journalctl") is not None
     ),
     "root": lambda: os.geteuid() == 0,
+    "cgroup_v1": lambda: Path("/sys/fs/cgroup/memory/memory.limit_in_bytes").exists(),
+    "ipv6": has_ipv6,
+    "no_nvidia_library": lambda: not has_nvidia_library(),
 }
 
 
