@@ -5,7 +5,7 @@ import ctypes
 import os
 import shutil
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -48,7 +48,7 @@ def has_nvidia_library() -> bool:
     return True
 
 
-COMPONENTS = {
+COMPONENTS: dict[str, Callable[[], bool]] = {
     "promtool": lambda: shutil.which("promtool") is not None,
     "prometheus": lambda: shutil.which("prometheus") is not None,
     "gcc": lambda: shutil.which("gcc") is not None,
