@@ -6,7 +6,7 @@ final state can be scraped.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 
@@ -17,7 +17,7 @@ from sidecar.config import Settings, split_listen
 from sidecar.export.http import HttpServer, Views
 from sidecar.export.metrics import Exposition
 from sidecar.export.results import encode, window_result
-from sidecar.model.checkpoint import Checkpoint, Position
+from sidecar.model.checkpoint import Checkpoint
 from sidecar.model.report import Report
 from sidecar.model.samples import Instant, Tick
 from sidecar.model.vocabulary import Source
@@ -46,17 +46,16 @@ class Keeper:
         self.complain = complain
         self.kept: Checkpoint | None = None
 
-    async def restore(self, now: Instant) -> Mapping[str, Position]:
-        """Go on from the last checkpoint; returns how far each log was read.
+    async def restore(self, now: Instant) -> Checkpoint | None:
+        """Go on from the last checkpoint, and return it for the sources to go on from.
 
         Raises:
             ConfigError: the directory for the state cannot be used.
         """
         checkpoint = None if self.file is None else await self.file.load()
-        if checkpoint is None:
-            return {}
-        self.pipeline.restore(checkpoint, now)
-        return checkpoint.positions
+        if checkpoint is not None:
+            self.pipeline.restore(checkpoint, now)
+        return checkpoint
 
     async def keep(self, now: Instant) -> None:
         """Write the checkpoint if this step changed it."""
@@ -142,8 +141,8 @@ async def run(
     )
 
     keeper = Keeper(pipeline, state_file(settings), complain)
-    positions = await keeper.restore(clock.now())
-    built = build_sources(settings, clock, positions)
+    checkpoint = await keeper.restore(clock.now())
+    built = build_sources(settings, clock, checkpoint)
     sources = tuple(source for source in built if source.name not in without)
 
     async def consume(tick: Tick) -> None:

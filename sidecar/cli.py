@@ -27,6 +27,11 @@ RUN_OPTIONS: tuple[tuple[str, str, str], ...] = (
     ("cgroup", "auto|off|PATH", "memory cgroup of the server (default auto)"),
     ("pid", "auto|N", "pid of the server (default auto: who listens on the target's port)"),
     ("kernel-log", "auto|off|PATH", "kernel log (default auto: /dev/kmsg where allowed)"),
+    (
+        "kubernetes",
+        "auto|off|CONTAINER",
+        "our pod by the API (default auto: where a service account allows it)",
+    ),
     ("gpu", "auto|off|INDEX,...", "GPUs to watch (default auto)"),
     ("state-dir", "PATH", "keep what was counted and read over our own restart"),
     ("max-preemptions-per-request", "N", "tolerated preemptions per request (default 0.01)"),

@@ -144,6 +144,10 @@ class Settings(BaseSettings):
     kernel_log: str = "auto"
     """``auto``: /dev/kmsg where we may read it; ``off``; or the path of a file."""
 
+    kubernetes: Annotated[str, Field(min_length=1)] = "auto"
+    """``auto``: our own pod by the API where a service account allows it; ``off``; or the name of the
+    server's container, which is then asked for. It adds exit codes and restarts."""
+
     gpu: str = "auto"
     """``auto``: all GPUs if there is a driver; ``off``; or their indexes with commas between."""
 

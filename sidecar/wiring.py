@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from sidecar.clock import ClockLike
 from sidecar.config import Settings, read_cluster
 from sidecar.errors import ConfigError
-from sidecar.model.checkpoint import Position
+from sidecar.model.checkpoint import Checkpoint, Position
 from sidecar.model.vocabulary import Source
 from sidecar.parse.metric_roles import ExpositionReader
 from sidecar.sources.base import SourceLike
@@ -31,9 +31,9 @@ READ_LIMIT_S = 2.0
 
 
 def build_sources(
-    settings: Settings, clock: ClockLike, positions: Mapping[str, Position]
+    settings: Settings, clock: ClockLike, checkpoint: Checkpoint | None = None
 ) -> tuple[SourceLike, ...]:
-    """Every source that the settings ask for; logs go on at their positions.
+    """Every source that the settings ask for; what was read before goes on at the checkpoint.
 
     Raises:
         ConfigError: a file that is named cannot be read, or a place of the log has no known form.
@@ -41,6 +41,7 @@ def build_sources(
     for name, file in (("token", settings.target_token_file), ("ca", settings.target_ca_file)):
         if file is not None and not os.access(file, os.R_OK):
             raise ConfigError(f"target-{name}-file: {file}: it is not there, or not to be read")
+    positions = {} if checkpoint is None else checkpoint.positions
     process = ProcessSource(
         clock,
         limit_s=READ_LIMIT_S,

@@ -37,6 +37,7 @@ OPTIONS = (
     Option("cgroup", ("off", "/b", "auto"), ("off", "/b", "auto")),
     Option("pid", ("11", "12", "auto"), (11, 12, "auto")),
     Option("kernel_log", ("off", "/b", "auto"), ("off", "/b", "auto")),
+    Option("kubernetes", ("off", "vllm", "auto"), ("off", "vllm", "auto")),
     Option("gpu", ("off", "0,3", "auto"), ("off", "0,3", "auto")),
     Option("max_preemptions_per_request", ("0", "0.5", "2"), (0.0, 0.5, 2.0), "{}"),
     Option("max_engines", ("1", "2", "64"), (1, 2, 64), "{}"),

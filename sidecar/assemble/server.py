@@ -8,6 +8,7 @@ from sidecar.assemble.host_memory import HostMemory, survivors
 from sidecar.assemble.incident import Incidents
 from sidecar.assemble.life import GONE, Life
 from sidecar.assemble.log_events import LogEvents
+from sidecar.assemble.pod import Pod
 from sidecar.assemble.progress import Progress, has_work
 from sidecar.assemble.survival import Survival
 from sidecar.assemble.window import OpenWindow, blindness
@@ -22,6 +23,7 @@ from sidecar.model.readings import (
     LogReading,
     MetricsReading,
     NvmlReading,
+    PodReading,
     ProcessReading,
 )
 from sidecar.model.report import LogStatus, SourceStatus
@@ -57,6 +59,7 @@ class Server:
         self.progress = Progress()
         self.host = HostMemory()
         self.life = Life()
+        self.pod = Pod()
         self.incidents = Incidents()
         self.survival = Survival()
         self.log_events = LogEvents()
@@ -146,6 +149,8 @@ class Server:
                 return self.host.see_cgroup(sample.reading, sample.at)
             case ProcessReading():
                 return self.read_processes(sample.reading, sample.at)
+            case PodReading():
+                return self.read_pod(sample.reading, sample.at)
             case NvmlReading():
                 self.nvml = sample.reading
                 window.add_gpus(sample.reading)
@@ -232,6 +237,13 @@ class Server:
         if before is not None and not survivors(before.processes, reading.processes):
             self.survival.last_loss = at
         return self.life.see_processes(reading, at)
+
+    def read_pod(self, reading: PodReading, at: Instant) -> tuple[Evidence, ...]:
+        """The kubelet told of our pod."""
+        if reading.deleting:
+            self.see_mark(Mark.STOP_WANTED, at)
+        ours = None if self.cgroup is None else self.cgroup.container
+        return self.pod.see(reading, at, container_id=ours)
 
     def read_fault(self, sample: Sample, window: OpenWindow) -> tuple[Evidence, ...]:
         """A reading was not had."""

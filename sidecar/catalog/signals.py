@@ -10,9 +10,16 @@ SERVER_VANISHED = "server_vanished"
 HEALTH_FAILING = "health_failing"
 PROCESSES_VANISHED = "processes_vanished"
 ORPHANS_LEFT = "orphans_left"
+ENGINE_PROCESS_LOST = "engine_process_lost"
+SERVER_RESTARTED = "server_restarted"
 OOM_KILL = "oom_kill"
+OOM_KILL_BELOW = "oom_kill_below"
+OOM_KILL_WITNESSED = "oom_kill_witnessed"
 OOM_GROUP_KILL = "oom_group_kill"
+USERSPACE_KILL = "userspace_kill"
 OOM_KILL_RECORD = "oom_kill_record"
+CONTAINER_OOM_KILLED = "container_oom_killed"
+CONTAINER_TERMINATED = "container_terminated"
 
 FIXED = (
     EvidenceKey(Cause.PREEMPTION, Source.VLLM_METRICS, PREEMPTIONS_COUNTER),
@@ -21,9 +28,16 @@ FIXED = (
     EvidenceKey(Cause.ENGINE_FAILURE, Source.VLLM_HEALTH, HEALTH_FAILING),
     EvidenceKey(Cause.ENGINE_FAILURE, Source.PROCESS, PROCESSES_VANISHED),
     EvidenceKey(Cause.ENGINE_FAILURE, Source.PROCESS, ORPHANS_LEFT),
+    EvidenceKey(Cause.ENGINE_FAILURE, Source.PROCESS, ENGINE_PROCESS_LOST),
+    EvidenceKey(Cause.ENGINE_FAILURE, Source.PROCESS, SERVER_RESTARTED),
+    EvidenceKey(Cause.ENGINE_FAILURE, Source.KUBERNETES, CONTAINER_TERMINATED),
     EvidenceKey(Cause.HOST_OOM, Source.CGROUP, OOM_KILL),
+    EvidenceKey(Cause.HOST_OOM, Source.CGROUP, OOM_KILL_BELOW),
+    EvidenceKey(Cause.HOST_OOM, Source.CGROUP, OOM_KILL_WITNESSED),
+    EvidenceKey(Cause.HOST_OOM, Source.CGROUP, USERSPACE_KILL),
     EvidenceKey(Cause.HOST_OOM, Source.CGROUP, OOM_GROUP_KILL),
     EvidenceKey(Cause.HOST_OOM, Source.KERNEL_LOG, OOM_KILL_RECORD),
+    EvidenceKey(Cause.HOST_OOM, Source.KUBERNETES, CONTAINER_OOM_KILLED),
 )
 
 

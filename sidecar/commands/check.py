@@ -67,7 +67,7 @@ class Finding:
 async def look(settings: Settings) -> Finding:
     """Sample every source once."""
     clock = Clock()
-    sources = build_sources(settings, clock, {})
+    sources = build_sources(settings, clock)
     await open_all(sources)
     samples: list[Sample] = list(await asyncio.gather(*(source.sample() for source in sources)))
     await close_all(sources)

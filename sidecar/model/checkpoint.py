@@ -23,6 +23,35 @@ class IncidentMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class CgroupMemory:
+    """The kill counters as they were last read, and whose they were.
+
+    ``counts`` by counter; ``witness_kills`` and ``children`` as in ``Witness``, of the last reading
+    whose numbers belonged together; ``counted``: own kills told since that reading. ``identity``
+    None: the cgroup was gone.
+    """
+
+    boot: str | None
+    path: str
+    identity: int | None
+    container: str | None
+    counts: Mapping[str, int]
+    witness_path: str | None = None
+    witness_identity: int | None = None
+    witness_kills: int | None = None
+    children: Mapping[str, int] | None = None
+    counted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PodMemory:
+    """Restarts of each container of one pod, by name, as they were last seen."""
+
+    uid: str
+    restarts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpoint:
     """The state after one step: what was counted, and how far it was read for that."""
 
@@ -34,3 +63,7 @@ class Checkpoint:
     episodes: Mapping[Cause, Mapping[Severity, float]] = field(default_factory=dict)
     incident: IncidentMemory | None = None
     preemption_total: float | None = None
+    cgroup: CgroupMemory | None = None
+    kernel_position: Position = field(default_factory=dict)
+    processes: Mapping[int, str] = field(default_factory=dict)
+    pod: PodMemory | None = None

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from sidecar.model.samples import Instant
-from sidecar.model.vocabulary import Cause, Confidence, Kind, Phase, Source
+from sidecar.model.vocabulary import Cause, Confidence, Kind, LimitOwner, Party, Phase, Source
 
 
 class Weight(StrEnum):
@@ -21,10 +21,19 @@ class Weight(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Parties:
+    """Whom a kill hit, whose allocation led to it, and whose limit it enforced; None: not told."""
+
+    victim: Party | None = None
+    trigger: Party | None = None
+    limit_owner: LimitOwner | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """One observation that speaks for ``cause``. ``signal`` is a closed-set name.
 
-    ``stamp``: the time a log line bears, see ``LogEvent``.
+    ``stamp``: the time a log line bears, see ``LogEvent``. ``parties``: for a kernel's record.
     """
 
     cause: Cause
@@ -38,3 +47,4 @@ class Evidence:
     amount: float = 1.0
     engine: str | None = None
     stamp: float | None = None
+    parties: Parties | None = None

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sidecar.model.vocabulary import Fault, Kind
+from sidecar.model.vocabulary import Fault, Kind, TerminationReason, Way
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,9 @@ class KernelKill:
     """One kill by the kernel's OOM killer.
 
     ``kind`` is ``cgroup`` (a memory limit was hit) or ``system`` (the host ran out).
-    ``limit_cgroup`` owns the limit, ``victim_cgroup`` holds the victim; ``comm`` is cut to 15
-    characters by the kernel; ``pid`` is of the host's pid namespace.
+    ``limit_cgroup`` owns the limit, ``victim_cgroup`` holds the victim; ``comm`` is the victim's and
+    ``trigger`` the name of the process whose allocation met the limit, both cut to 15 characters by
+    the kernel; ``pid`` is of the host's pid namespace.
     """
 
     at_monotonic: float
@@ -109,14 +110,40 @@ class KernelKill:
     comm: str | None = None
     limit_cgroup: str | None = None
     victim_cgroup: str | None = None
+    trigger: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class KernelReading:
-    """Kills read from the kernel log since the last sample; ``lost`` records were overwritten."""
+    """Kills read from the kernel log since the last sample; ``lost`` records were overwritten.
+
+    ``position``: how far it was read, as values that JSON knows; only the source understands it.
+    """
 
     kills: tuple[KernelKill, ...] = ()
     lost: int = 0
+    position: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """The cgroup above the server's: it remains when the server's is removed.
+
+    ``kills``: its count of OOM kills, which in v2 includes those of children that are gone; None in
+    v1, where every cgroup counts for itself. ``children``: the kills that each cgroup right below
+    counted, by ``name#inode``, the server's among them; None where they could not all be read.
+    ``settled``: no kill was counted while the children were read, so that the numbers belong together.
+    Bytes as in ``CgroupReading``.
+    """
+
+    path: str
+    identity: int | None
+    kills: int | None
+    children: Mapping[str, int] | None = None
+    settled: bool = True
+    current: int | None = None
+    limit: int | None = None
+    reclaimable: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +153,12 @@ class CgroupReading:
     ``events`` are hierarchical counters; v1 offers ``oom_kill`` and, as ``max``, its failcnt.
     ``identity`` changes when the directory was removed and made anew (counters restart at 0).
     Bytes throughout; ``limit`` None means unlimited. ``gone`` means the directory is not there.
+
+    ``boot`` is this boot of the kernel: counters of another one say nothing. ``container``: the id in
+    the cgroup's name (64 hex digits). ``inner``: it holds no process itself, so that what its
+    children count is the server's. ``userspace_kills``: processes that systemd-oomd killed here.
+    ``reclaimable``: page cache and slab that the kernel takes back before it kills; ``shmem`` and
+    ``unevictable`` it cannot. ``host_available``: MemAvailable of the host.
     """
 
     version: int
@@ -138,6 +171,16 @@ class CgroupReading:
     limit: int | None = None
     peak: int | None = None
     pressure: Mapping[str, float] = field(default_factory=dict)
+    boot: str | None = None
+    way: Way | None = None
+    container: str | None = None
+    inner: bool = False
+    userspace_kills: int | None = None
+    reclaimable: int | None = None
+    shmem: int | None = None
+    unevictable: int | None = None
+    host_available: int | None = None
+    witness: Witness | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,18 +218,69 @@ class NvmlReading:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process of the server's tree; ``rss`` in bytes, None if not readable."""
+    """One process of the server's tree; ``rss`` in bytes, None if not readable.
+
+    ``born``: clock ticks since boot at which it began (``proc(5)``): pids are used again, with
+    another ``born``. ``pinned``: bytes that a device driver pinned or the process locked.
+    """
 
     pid: int
     comm: str
     rss: int | None = None
+    born: int | None = None
+    pinned: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessReading:
-    """The server's process tree; empty when none of its processes lives."""
+    """The server's process tree; empty when none of its processes lives.
+
+    ``root``: pid of the server's first process, None where it is dead. ``host_pids``: whether pids are
+    those of the host, as the kernel log gives them; in a container they are others.
+    """
 
     processes: tuple[Process, ...]
+    root: int | None = None
+    host_pids: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Termination:
+    """How a container ended, by the kubelet (``ContainerStateTerminated`` of the core v1 API).
+
+    ``reason`` is a closed word; ``at_unix`` is the kubelet's clock.
+    """
+
+    container_id: str
+    reason: TerminationReason
+    exit_code: int | None = None
+    at_unix: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """One container of our own pod. ``restarts`` counts up while the pod lives."""
+
+    name: str
+    container_id: str | None
+    restarts: int
+    running: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PodReading:
+    """Our own pod by the Kubernetes API, and what ended in it since the last sample.
+
+    ``given``: name of the server's container, where the settings give it. ``ours``: name of the
+    container that we run in, where it is known. ``deleting``: somebody asked for the pod's end.
+    """
+
+    uid: str
+    containers: tuple[Container, ...]
+    ended: tuple[tuple[str, Termination], ...] = ()
+    given: str | None = None
+    ours: str | None = None
+    deleting: bool = False
 
 
 Reading = (
@@ -197,4 +291,5 @@ Reading = (
     | CgroupReading
     | NvmlReading
     | ProcessReading
+    | PodReading
 )

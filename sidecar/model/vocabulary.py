@@ -93,6 +93,55 @@ class Source(StrEnum):
     KUBERNETES = "kubernetes"
 
 
+class Way(StrEnum):
+    """How the server's memory cgroup was found, surest first.
+
+    ``path``: it was named. ``pid``: through ``/proc/PID/cgroup`` and the mounts of this host.
+    ``container_id``: by the container's id, looked for below the mounts. ``process_root``: as the
+    server's own mounts show it, ``/proc/PID/root``. ``pod``: only our own pod's is visible, which
+    holds the server's container and others. ``own``: ours, which other processes share.
+    """
+
+    PATH = "path"
+    PID = "pid"
+    CONTAINER_ID = "container_id"
+    PROCESS_ROOT = "process_root"
+    POD = "pod"
+    OWN = "own"
+
+
+class Party(StrEnum):
+    """Who a process is to the watched server."""
+
+    API_SERVER = "api_server"
+    ENGINE = "engine"
+    WORKER = "worker"
+    OTHER = "other"
+    """A process that is none of these: in our cgroup, a neighbour."""
+
+
+class LimitOwner(StrEnum):
+    """Whose limit a kill enforced."""
+
+    OWN = "own"
+    """The server's own cgroup."""
+    ABOVE = "above"
+    """A cgroup above the server's: a pod, a slice."""
+    BELOW = "below"
+    """A cgroup below the server's."""
+    HOST = "host"
+    """None: the host itself was out of memory."""
+
+
+class TerminationReason(StrEnum):
+    """Why a container ended, in the kubelet's words."""
+
+    OOM_KILLED = "oom_killed"
+    ERROR = "error"
+    COMPLETED = "completed"
+    OTHER = "other"
+
+
 class Fault(StrEnum):
     """Why a reading was not had. A fault is neither an old reading nor a zero."""
 
