@@ -186,15 +186,17 @@ class Cluster:
     host: str | None
     port: int
     pod: str | None
+    container: str | None = None
 
 
 def read_cluster() -> Cluster:
-    """Our cluster: the API's address is in every pod, POD_NAME where the manifest gives it."""
+    """Our cluster: the API's address is in every pod, POD_NAME and CONTAINER_NAME if it is given."""
     port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     return Cluster(
         host=os.environ.get("KUBERNETES_SERVICE_HOST") or None,
         port=int(port) if port.isascii() and port.isdigit() else 443,
         pod=os.environ.get("POD_NAME") or os.environ.get("HOSTNAME") or None,
+        container=os.environ.get("CONTAINER_NAME") or None,
     )
 
 

@@ -7,22 +7,26 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from sidecar.assemble.process_roles import count_parties, orphans
 from sidecar.assemble.server import Server
 from sidecar.assemble.window import OpenWindow
 from sidecar.classify.decide import find_failures, find_observable, judge
 from sidecar.classify.policy import Policy
 from sidecar.classify.preemption import is_lasting
 from sidecar.derive.episodes import Episodes
+from sidecar.derive.host_growth import HostGrowth, foresee
 from sidecar.derive.totals import Totals
-from sidecar.model.checkpoint import Checkpoint
+from sidecar.model.checkpoint import Checkpoint, WindowMemory
 from sidecar.model.evidence import Weight
-from sidecar.model.report import ClockStatus, Report
+from sidecar.model.report import ClockStatus, ProcessCount, Report
 from sidecar.model.samples import Instant, Tick
 from sidecar.model.verdict import CauseFound, Judgement
 from sidecar.model.vocabulary import Cause, Fault, Kind, Source, Verdict
 
 GAP_WINDOWS = 240
 """Empty windows that are told one by one after a gap (a stopped machine); the rest are skipped."""
+KEPT_EVIDENCE = 100
+"""Pieces of evidence of an unjudged window that outlive our own restart."""
 EDGE = 1e-6
 SHOWS = (None, Fault.UNSUPPORTED)
 """A cgroup that does not count kills still shows its memory."""
@@ -45,6 +49,7 @@ class Pipeline:
         self.server = Server(wanted=configured)
         self.episodes = Episodes(window_s=window_s)
         self.totals = Totals()
+        self.growth = HostGrowth()
         self.open: OpenWindow | None = None
         self.unexplained: OpenWindow | None = None
         self.beyond_in_a_row = 0
@@ -83,6 +88,15 @@ class Pipeline:
             episodes=self.episodes.memory(),
             incident=self.server.incidents.memory(),
             preemption_total=self.server.log_events.preemption_total,
+            cgroup=self.server.host.ledger.known,
+            kernel_position=self.server.kernel_position,
+            processes=dict(self.server.host.pids),
+            pod=self.server.pod.memory(),
+            unjudged=tuple(
+                window.memory(KEPT_EVIDENCE)
+                for window in (self.unexplained, self.open)
+                if window is not None and window.speaks_of_failures
+            ),
         )
 
     def restore(self, checkpoint: Checkpoint, now: Instant) -> None:
@@ -94,6 +108,23 @@ class Pipeline:
         self.episodes.remember(checkpoint.episodes, now)
         self.server.incidents.remember(checkpoint.incident, now)
         self.server.log_events.preemption_total = checkpoint.preemption_total
+        self.server.host.remember(checkpoint.cgroup, checkpoint.processes)
+        self.server.kernel_position = checkpoint.kernel_position
+        self.server.pod.remember(checkpoint.pod)
+        for memory in checkpoint.unjudged:
+            self.reopen(memory, now)
+
+    def reopen(self, memory: WindowMemory, now: Instant) -> None:
+        """Go on with a window that our restart cut: what was seen in it is still to be judged."""
+        is_open = memory.start <= now.unix < memory.end
+        window = (None if is_open else self.unexplained) or OpenWindow(
+            start=memory.start, end=memory.end, partial=True
+        )
+        window.remember(memory, now)
+        if is_open:
+            self.open = window
+        else:
+            self.unexplained = window
 
     # Windows
 
@@ -173,6 +204,9 @@ class Pipeline:
         urgent = self.urgent(tick.at)
         metrics = server.metrics
         times = [sample.at.monotonic for sample in tick.samples]
+        cgroup = server.cgroup if server.sources[Source.CGROUP].last_fault in SHOWS else None
+        self.growth.see(tick)
+        self.totals.see(tick)
         return Report(
             at=tick.at,
             verdict=self.shown_verdict(urgent),
@@ -196,7 +230,22 @@ class Pipeline:
             found=metrics.found if metrics is not None else frozenset(),
             info=server.info(),
             nvml=server.nvml if server.sources[Source.NVML].up else None,
-            cgroup=server.cgroup if server.sources[Source.CGROUP].last_fault in SHOWS else None,
+            cgroup=cgroup,
+            outlook=foresee(cgroup, self.growth.measure()),
+            processes=self.count_processes(),
+            kernel_lost=self.totals.kernel_lost,
+        )
+
+    def count_processes(self) -> ProcessCount | None:
+        """Who of the server lives; None while its processes cannot be seen."""
+        reading = self.server.life.processes
+        if reading is None or not self.server.sources[Source.PROCESS].up:
+            return None
+        pinned = [one.pinned for one in reading.processes if one.pinned is not None]
+        return ProcessCount(
+            parties=count_parties(reading.processes),
+            orphaned=orphans(reading.processes, reading.root),
+            pinned=sum(pinned) if pinned else None,
         )
 
     def urgent(self, now: Instant) -> tuple[CauseFound, ...]:

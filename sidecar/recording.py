@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sidecar.assemble.process_roles import party_of
 from sidecar.errors import RecordingError
 from sidecar.model.readings import (
     Gpu,
@@ -29,8 +30,8 @@ from sidecar.model.readings import (
     Reading,
 )
 from sidecar.model.samples import Instant, Sample, Tick
-from sidecar.model.vocabulary import Fault, Source
-from sidecar.parse.cgroup import parse_cgroup
+from sidecar.model.vocabulary import Fault, Party, Source
+from sidecar.parse.cgroup_row import read_cgroup_row
 from sidecar.parse.kernel_line import KernelFold
 from sidecar.parse.log_match import read_line
 from sidecar.parse.metric_roles import ExpositionReader
@@ -173,26 +174,13 @@ class Decoder:
                 status = 0 if row["status"] is None else whole(row["status"])
                 return HealthReading(status) if status else fault_named(row.get("error"))
             case Source.CGROUP:
-                identity = row.get("identity")
-                if row["files"] is not None and not row["files"]:
-                    return Fault.DENIED
-                return parse_cgroup(
-                    whole(row["version"]),
-                    str(row["path"]),
-                    row["files"],
-                    whole(identity) if identity is not None else None,
-                )
+                return read_cgroup_row(row)
             case Source.NVML:
                 return read_nvml(row)
             case Source.PROCESS:
                 if row.get("error"):
                     return fault_named(row["error"])
-                return ProcessReading(
-                    tuple(
-                        Process(whole(p["pid"]), str(p["comm"]), optional_int(p.get("rss")))
-                        for p in row["processes"]
-                    )
-                )
+                return read_processes(row)
             case Source.VLLM_LOG | Source.KERNEL_LOG | Source.KUBERNETES:
                 raise ValueError("not a polled source")
 
@@ -233,6 +221,26 @@ def whole(value: str | float) -> int:
     if abs(number) >= 1 << 64:
         raise ValueError("too large")
     return number
+
+
+def read_processes(row: Row) -> ProcessReading:
+    """One listing. Where the first process is not told, it is the eldest that bears its name."""
+    processes = tuple(
+        Process(
+            pid=whole(one["pid"]),
+            comm=str(one["comm"]),
+            rss=optional_int(one.get("rss")),
+            born=optional_int(one.get("born")),
+            pinned=optional_int(one.get("pinned")),
+        )
+        for one in row["processes"]
+    )
+    named = (one.pid for one in processes if party_of(one.comm) is Party.API_SERVER)
+    return ProcessReading(
+        processes,
+        root=optional_int(row["root"]) if "root" in row else next(named, None),
+        host_pids=row.get("host_pids") is not False,
+    )
 
 
 def read_nvml(row: Row) -> Reading | Fault:

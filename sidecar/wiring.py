@@ -14,10 +14,12 @@ from sidecar.parse.metric_roles import ExpositionReader
 from sidecar.sources.base import SourceLike
 from sidecar.sources.cgroup import CgroupSource
 from sidecar.sources.kernel_log import KernelLogSource
+from sidecar.sources.kube_api import Access
+from sidecar.sources.kubernetes import KubernetesSource, OurPod
 from sidecar.sources.log_places.base import LogPlace
-from sidecar.sources.log_places.kubernetes import Access
 from sidecar.sources.log_places.places import Surroundings, places_of
 from sidecar.sources.log_places.position import from_json
+from sidecar.sources.log_places.spec import KubernetesSpec, parse_spec
 from sidecar.sources.nvml import NvmlSource
 from sidecar.sources.process import ProcessSource
 from sidecar.sources.vllm_health import VllmHealthSource
@@ -70,16 +72,42 @@ def build_sources(
     if settings.log:
         sources.append(VllmLogSource(clock, log_places(settings, clock, positions)))
     if settings.cgroup != "off":
-        explicit = None if settings.cgroup == "auto" else Path(settings.cgroup)
         sources.append(
-            CgroupSource(clock, limit_s=READ_LIMIT_S, path=explicit, pid=lambda: process.root_pid)
+            CgroupSource(
+                clock,
+                limit_s=READ_LIMIT_S,
+                path=None if settings.cgroup == "auto" else settings.cgroup,
+                pid=lambda: process.root_pid,
+                here=settings.pid != "auto" or local_port(settings.target) is not None,
+            )
         )
     if settings.kernel_log != "off":
         path = "/dev/kmsg" if settings.kernel_log == "auto" else settings.kernel_log
-        sources.append(KernelLogSource(clock, path=Path(path)))
+        resume = {} if checkpoint is None else checkpoint.kernel_position
+        sources.append(KernelLogSource(clock, path=Path(path), resume=resume))
     if settings.gpu != "off":
         sources.append(NvmlSource(clock, limit_s=READ_LIMIT_S, indexes=settings.gpu_indexes))
+    if settings.kubernetes != "off":
+        sources.append(kubernetes_source(settings, clock))
     return tuple(sources)
+
+
+def kubernetes_source(settings: Settings, clock: ClockLike) -> KubernetesSource:
+    """Our own pod; the server's container is the one that is named, else the one whose log is read."""
+    cluster = read_cluster()
+    # The places of the log were checked before: a spec that is none has ended the start.
+    specs = [parse_spec(text) for text in settings.log]
+    logs = {spec.container for spec in specs if isinstance(spec, KubernetesSpec) and not spec.pod}
+    named = None if settings.kubernetes == "auto" else settings.kubernetes
+    return KubernetesSource(
+        clock,
+        access=Access(host=cluster.host, port=cluster.port),
+        pod=OurPod(
+            name=cluster.pod,
+            given=named or (logs.pop() if len(logs) == 1 else None),
+            ours=cluster.container,
+        ),
+    )
 
 
 def local_port(target: str) -> int | None:
@@ -100,6 +128,7 @@ def asked_for(settings: Settings) -> frozenset[Source]:
         (Source.CGROUP, settings.cgroup),
         (Source.KERNEL_LOG, settings.kernel_log),
         (Source.NVML, settings.gpu),
+        (Source.KUBERNETES, settings.kubernetes),
     ):
         if value not in {"auto", "off"}:
             asked.add(source)

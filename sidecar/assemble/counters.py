@@ -18,12 +18,22 @@ class Rise:
     restarted: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The values of a moment, by engine and role or reason."""
+
+    values: Mapping[tuple[str, str], float]
+    outcomes: Mapping[tuple[str, str], float]
+    histograms: Mapping[tuple[str, str], Histogram]
+
+
 @dataclass(slots=True)
 class Counters:
     """The last known value of every counter of one server, kept over gaps and vanished series.
 
     A counter that appears after the first reading rose from zero: V0 shows none of them before its
-    first request, and an engine that appears late has just started.
+    first request, and an engine that appears late has just started. ``at_look``: the values when the
+    server's process was last seen, kept where the exposition has no marks.
     """
 
     epoch: dict[str, float] = field(default_factory=dict)
@@ -32,13 +42,18 @@ class Counters:
     histograms: dict[tuple[str, str], Histogram] = field(default_factory=dict)
     started: bool = False
     layout: int = 0
+    at_look: "Baseline | None" = None
+    restarted_since_look: bool = False
+    replaced: bool = False
 
     def advance(self, reading: MetricsReading) -> Rise:
         """Take in a reading; the first one is the baseline and shows no rise."""
         if reading.naming is None:
             return Rise({})
-        restarted = self.started and self.began_anew(reading)
-        if restarted:
+        fell = self.started and self.began_anew(reading)
+        restarted, self.replaced = fell or self.replaced, False
+        self.restarted_since_look |= fell
+        if fell:
             self.values.clear()
             self.outcomes.clear()
             self.histograms.clear()
@@ -63,6 +78,28 @@ class Counters:
         first = not self.started
         self.remember(reading)
         return Rise({} if first else rises, restarted)
+
+    def see_root(self, *, replaced: bool) -> None:
+        """The server's first process was seen to live; ``replaced``: it is another one than before.
+
+        A hint for expositions without marks. A counter that is above its old value again did not rise
+        from there: what the new server counted before this look is taken back from the baseline, and
+        counts with the next reading.
+        """
+        if self.epoch:
+            self.at_look = None
+            return
+        before = self.at_look
+        self.at_look = Baseline(dict(self.values), dict(self.outcomes), dict(self.histograms))
+        if replaced and before is not None and not self.restarted_since_look:
+            self.replaced = True
+            for key, value in self.values.items():
+                self.values[key] = max(0.0, value - before.values.get(key, 0.0))
+            for key, value in self.outcomes.items():
+                self.outcomes[key] = max(0.0, value - before.outcomes.get(key, 0.0))
+            for key, histogram in self.histograms.items():
+                self.histograms[key] = subtract(histogram, before.histograms.get(key))
+        self.restarted_since_look = False
 
     def began_anew(self, reading: MetricsReading) -> bool:
         """Whether the server restarted: another start mark, or a counter that fell.

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from sidecar.model.checkpoint import IncidentMemory
 from sidecar.model.evidence import Evidence, Weight
 from sidecar.model.samples import Instant
-from sidecar.model.vocabulary import Cause
+from sidecar.model.vocabulary import Cause, Source
 
 JOIN_S = 60.0
 """Seconds after the last evidence for which more evidence belongs to the same incident. The V0
@@ -14,6 +14,9 @@ RECOVERED_S = 20.0
 """Tokens made so many seconds after the last evidence end an incident: the server lives on. Shorter
 will not do: other engines of the same server make tokens while its main process takes up to 12 s to
 notice that one has died."""
+
+COUNTS_EACH = frozenset({Source.CGROUP, Source.KERNEL_LOG, Source.KUBERNETES})
+"""Sources that tell each kill or end once; a log tells one failure in many lines."""
 
 
 @dataclass(slots=True)
@@ -48,14 +51,16 @@ class Incidents:
         """Weigh new evidence against the running incident.
 
         Returns what counts: a root of its own, a consequence nobody has explained yet, or nothing
-        (a repetition of what is known, or a consequence whose root is known).
+        (a repetition of what is known, or a consequence whose root is known). A kill that the kernel
+        counted is never a repetition.
         """
         incident = self.running
         if incident is None or not self.belongs(evidence):
             incident = self.running = Incident(opened=evidence.at, last=evidence.at)
             incident.take(evidence)
             return evidence
-        known = (evidence.cause, evidence.signal) in incident.seen
+        told = (evidence.cause, evidence.signal) in incident.seen
+        known = told and evidence.source not in COUNTS_EACH
         explained = evidence.weight is Weight.CONSEQUENCE and incident.root is not None
         incident.take(evidence)
         return None if known or explained else evidence

@@ -1,8 +1,8 @@
 """The server's life: starting, serving, stopped by wish, dead. Pure bookkeeping of what is seen."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from sidecar.assemble.process_watch import ProcessWatch
 from sidecar.catalog import signals
 from sidecar.catalog.signatures import Mark
 from sidecar.model.evidence import Evidence, Weight
@@ -18,15 +18,21 @@ STOP_HOLDS_S = 60.0
 """Seconds for which a wanted stop explains lines that would otherwise speak of a death."""
 TOLD_HOLDS_S = 120.0
 """Seconds for which an earlier failure explains that the server falls silent."""
-API_SERVER_COMMS = ("vllm", "VLLM::APIServer")
-ENGINE_COMMS = ("VLLM::EngineCor", "VLLM::Worker", "VLLM::DPCoordin")
+OUTLIVES_S = 1.5
+"""Seconds after which a server that still answers has outlived its engine: one that is stopped closes
+its port before its engines end."""
+SURE = frozenset({signals.HEALTH_FAILING, signals.ORPHANS_LEFT, signals.ENGINE_PROCESS_LOST})
 HEALTHY = 200
 ENGINE_DEAD_STATUS = frozenset({500, 503})
 
 
 @dataclass(slots=True)
 class Life:
-    """What is known of the server's life. Evidence comes out where a death shows by itself."""
+    """What is known of the server's life. Evidence comes out where a death shows by itself.
+
+    ``lives`` counts the ends that were noticed; ``watched_life`` is the one in which the first process
+    was last seen.
+    """
 
     state: ServerState = ServerState.UNKNOWN
     since: Instant | None = None
@@ -38,6 +44,9 @@ class Life:
     processes: ProcessReading | None = None
     told: Instant | None = None
     log_is_read: bool = False
+    watch: ProcessWatch = field(default_factory=ProcessWatch)
+    lives: int = 0
+    watched_life: int = 0
 
     @property
     def phase(self) -> Phase:
@@ -86,6 +95,7 @@ class Life:
         self.stop_wanted = None
         self.first_refusal = None
         self.told = None
+        self.lives += 1
 
     def see_mark(self, mark: Mark, at: Instant) -> None:
         """A line of the log told of the server's life."""
@@ -109,10 +119,17 @@ class Life:
             and self.state is not ServerState.DEAD
         )
 
+    def explains_restart(self) -> bool:
+        """Whether it is known why the server is another one, or the log would have told."""
+        ended = self.state in {ServerState.STOPPED, ServerState.DEAD}
+        return ended or self.log_is_read or self.stop_wanted is not None or self.told is not None
+
     def see_failure(self, at: Instant) -> None:
         """Evidence of a failure was accepted; the next refusal is its consequence."""
         self.told = at
-        if self.state is ServerState.STARTING:
+        # What is told late of the run before says nothing of the one that starts now.
+        is_of_this_run = self.since is None or at >= self.since
+        if self.state is ServerState.STARTING and is_of_this_run:
             self.move(ServerState.DEAD, at)
 
     def see_refusal(self, at: Instant) -> tuple[Evidence, ...]:
@@ -167,19 +184,66 @@ class Life:
     def see_processes(self, reading: ProcessReading, at: Instant) -> tuple[Evidence, ...]:
         """The server's processes were listed."""
         before, self.processes = self.processes, reading
+        self.watch.see(reading, at)
+        is_same_life = self.lives == self.watched_life
+        if reading.root is not None:
+            self.watched_life = self.lives
         if before is None or self.is_told(at) or self.stop_explains(at):
+            self.watch.loss = None
             return ()
+        kind = Kind.KILLED
         if self.state is ServerState.STARTING and before.processes and not reading.processes:
-            self.move(ServerState.DEAD, at)
-            self.told = at
-            return (
-                self.death(Source.PROCESS, signals.PROCESSES_VANISHED, at, kind=Kind.START_FAILED),
-            )
-        if self.first_refusal is not None and self.has_served and self.has_orphans():
-            self.move(ServerState.DEAD, at)
-            self.told = at
-            return (self.death(Source.PROCESS, signals.ORPHANS_LEFT, at),)
-        return ()
+            signal, kind = signals.PROCESSES_VANISHED, Kind.START_FAILED
+        elif self.watch.replaced and is_same_life and self.is_up():
+            return self.judge_replacement(at)
+        elif self.lost_its_server(at):
+            signal = signals.ORPHANS_LEFT
+            kind = Kind.KILLED if self.has_served else Kind.START_FAILED
+        else:
+            return self.judge_loss()
+        self.move(ServerState.DEAD, at)
+        self.told = at
+        return (self.death(Source.PROCESS, signal, at, kind=kind),)
+
+    def is_up(self) -> bool:
+        """Whether it serves, as far as is known."""
+        return self.state in {ServerState.SERVING, ServerState.SLEEPING}
+
+    def lost_its_server(self, at: Instant) -> bool:
+        """Whether engines live on without an API server: for good, not amid a stop or a start.
+
+        A stop that was wanted explains it for a while only, whatever the server's exit code was.
+        """
+        since = self.watch.masterless
+        if since is None or self.state is ServerState.DEAD:
+            return False
+        if self.has_served:
+            return self.first_refusal is not None
+        is_starting = self.state is ServerState.STARTING
+        return is_starting and at.monotonic - since.monotonic >= SETTLE_S
+
+    def judge_replacement(self, at: Instant) -> tuple[Evidence, ...]:
+        """Another server runs in place of the one that served, and nothing has told why."""
+        self.first_refusal = None
+        if self.watch.orphans:
+            signal = signals.ORPHANS_LEFT
+        elif self.log_is_read:
+            signal = signals.SERVER_RESTARTED
+        else:
+            return ()
+        self.told = at
+        return (self.death(Source.PROCESS, signal, at),)
+
+    def judge_loss(self) -> tuple[Evidence, ...]:
+        """An engine vanished, and the server answers on without it."""
+        loss, answer = self.watch.loss, self.last_answer
+        if loss is None or answer is None or not self.is_up():
+            return ()
+        if answer.monotonic - loss.at.monotonic < OUTLIVES_S:
+            return ()
+        self.watch.loss = None
+        self.told = loss.at
+        return (self.death(Source.PROCESS, signals.ENGINE_PROCESS_LOST, loss.at),)
 
     def has_processes(self) -> bool:
         """Whether the last listing showed any process of the server."""
@@ -187,14 +251,11 @@ class Life:
 
     def has_orphans(self) -> bool:
         """Whether engine processes live on without an API server, holding their memory."""
-        if self.processes is None:
-            return False
-        comms = [process.comm for process in self.processes.processes]
-        return any(starts(comms, ENGINE_COMMS)) and not any(starts(comms, API_SERVER_COMMS))
+        return self.watch.masterless is not None
 
     def death(self, source: Source, signal: str, at: Instant, kind: Kind = Kind.KILLED) -> Evidence:
         """Evidence that the server died, without a cause of its own."""
-        sure = signal in {signals.HEALTH_FAILING, signals.ORPHANS_LEFT}
+        sure = signal in SURE
         return Evidence(
             cause=Cause.ENGINE_FAILURE,
             kind=Kind.CRASHED if signal == signals.HEALTH_FAILING else kind,
@@ -205,8 +266,3 @@ class Life:
             confidence=Confidence.CONFIRMED if sure else Confidence.SUSPECTED,
             phase=self.phase,
         )
-
-
-def starts(comms: Iterable[str], prefixes: tuple[str, ...]) -> Iterable[bool]:
-    """For each name whether it starts with one of the prefixes."""
-    return (comm.startswith(prefixes) for comm in comms)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from sidecar.assemble.counters import Counters
-from sidecar.assemble.host_memory import HostMemory, survivors
+from sidecar.assemble.host_memory import HostMemory, evidence_of, survivors
 from sidecar.assemble.incident import Incidents
 from sidecar.assemble.life import GONE, Life
 from sidecar.assemble.log_events import LogEvents
@@ -29,7 +29,7 @@ from sidecar.model.readings import (
 from sidecar.model.report import LogStatus, SourceStatus
 from sidecar.model.samples import Instant, Sample
 from sidecar.model.verdict import CauseFound
-from sidecar.model.vocabulary import Cause, Fault, Phase, ServerState, Source
+from sidecar.model.vocabulary import Cause, Fault, Phase, ServerState, Source, Way
 from sidecar.model.window import Window
 
 EXPLAIN_S = 2.5
@@ -69,6 +69,7 @@ class Server:
         self.log = LogStatus()
         self.past: tuple[LogEvent, ...] = ()
         self.positions: Mapping[str, Position] = {}
+        self.kernel_position: Position = {}
         self.version: str | None = None
         self.metrics: MetricsReading | None = None
         self.nvml: NvmlReading | None = None
@@ -143,10 +144,9 @@ class Server:
             case LogReading():
                 return self.read_log(sample.reading)
             case KernelReading():
-                return self.host.see_kills(sample.reading.kills)
+                return self.read_kernel_log(sample.reading, sample.at, window)
             case CgroupReading():
-                self.cgroup = sample.reading
-                return self.host.see_cgroup(sample.reading, sample.at)
+                return self.read_cgroup(sample.reading, sample.at, window)
             case ProcessReading():
                 return self.read_processes(sample.reading, sample.at)
             case PodReading():
@@ -185,6 +185,7 @@ class Server:
         self.progress.advance(reading, rise.engines, at)
         if rise.restarted:
             self.progress.stuck_since.clear()
+            window.restart_unexplained |= not self.life.explains_restart()
         if self.progress.last_token is not tokens_before:
             self.incidents.see_tokens(at)
             self.life.see_tokens(at)
@@ -230,20 +231,45 @@ class Server:
             self.standing = ()
         self.life.see_mark(mark, at)
 
+    def read_cgroup(
+        self, reading: CgroupReading, at: Instant, window: OpenWindow
+    ) -> tuple[Evidence, ...]:
+        """The server's memory cgroup was looked at."""
+        self.cgroup = reading
+        self.host.see_place(reading, at)
+        toll = self.host.see_cgroup(reading)
+        # A stop that was asked for takes the cgroup with it: nobody was killed for memory then.
+        if toll.unseen and not self.life.stop_explains(at):
+            window.kills_unseen = True
+        return (*evidence_of(toll, reading, at), *self.host.take_strays(at))
+
+    def read_kernel_log(
+        self, reading: KernelReading, at: Instant, window: OpenWindow
+    ) -> tuple[Evidence, ...]:
+        """The kernel's log was read."""
+        window.records_lost |= reading.lost > 0
+        self.kernel_position = reading.position or self.kernel_position
+        return (*self.host.see_kills(reading.kills), *self.host.take_strays(at))
+
     def read_processes(self, reading: ProcessReading, at: Instant) -> tuple[Evidence, ...]:
         """The server's processes were listed."""
         before = self.life.processes
         self.host.see_processes(reading)
         if before is not None and not survivors(before.processes, reading.processes):
             self.survival.last_loss = at
-        return self.life.see_processes(reading, at)
+        found = self.life.see_processes(reading, at)
+        if reading.root is not None:
+            self.counters.see_root(replaced=self.life.watch.replaced)
+        return found
 
     def read_pod(self, reading: PodReading, at: Instant) -> tuple[Evidence, ...]:
         """The kubelet told of our pod."""
         if reading.deleting:
             self.see_mark(Mark.STOP_WANTED, at)
-        ours = None if self.cgroup is None else self.cgroup.container
-        return self.pod.see(reading, at, container_id=ours)
+        cgroup = self.cgroup
+        is_the_servers = cgroup is not None and cgroup.way not in {Way.OWN, Way.POD}
+        container_id = cgroup.container if cgroup is not None and is_the_servers else None
+        return self.pod.see(reading, at, container_id=container_id)
 
     def read_fault(self, sample: Sample, window: OpenWindow) -> tuple[Evidence, ...]:
         """A reading was not had."""

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sidecar.assemble.counters import COUNTERS, Rise, add
 from sidecar.assemble.gauges import Gauge
+from sidecar.model.checkpoint import WindowMemory
 from sidecar.model.evidence import Evidence
 from sidecar.model.readings import (
     CgroupReading,
@@ -79,6 +80,9 @@ class OpenWindow:
     blind: bool = False
     idle_v0: bool = False
     restarted: bool = False
+    restart_unexplained: bool = False
+    kills_unseen: bool = False
+    records_lost: bool = False
     generation: str | None = None
     gpus: dict[int, Gauge] = field(default_factory=dict)
     info: Mapping[str, str] = field(default_factory=dict)
@@ -124,6 +128,28 @@ class OpenWindow:
         if len(self.evidence) < MAX_EVIDENCE:
             self.evidence.append(evidence)
 
+    @property
+    def speaks_of_failures(self) -> bool:
+        """Whether it holds anything that must be judged even if we are restarted before its end."""
+        return bool(self.evidence) or self.kills_unseen or self.records_lost
+
+    def memory(self, most: int) -> WindowMemory:
+        """What must be kept of it over our own restart: the latest pieces of evidence."""
+        return WindowMemory(
+            start=self.start,
+            end=self.end,
+            evidence=tuple(self.evidence[-most:]),
+            kills_unseen=self.kills_unseen,
+            records_lost=self.records_lost,
+        )
+
+    def remember(self, memory: WindowMemory, now: Instant) -> None:
+        """Take in what was kept."""
+        for evidence in memory.evidence:
+            self.add_evidence(replace(evidence, at=now.when(evidence.at.unix)))
+        self.kills_unseen |= memory.kills_unseen
+        self.records_lost |= memory.records_lost
+
     def close(
         self,
         *,
@@ -163,6 +189,9 @@ class OpenWindow:
             survived=survived,
             stalled_s=stalled_s,
             restarted=self.restarted,
+            restart_unexplained=self.restart_unexplained,
+            kills_unseen=self.kills_unseen,
+            records_lost=self.records_lost,
             naming_generation=self.generation,
             gpu_utilization={
                 index: gauge.spread().mean for index, gauge in sorted(self.gpus.items())

@@ -4,41 +4,39 @@ This table is the families' only home: rendering, documentation and the series b
 Help texts name the source and the rule, since values are taken on our clock, not at the scrape.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from itertools import product
-from math import prod
 
 from sidecar.catalog import vllm_metrics as roles
+from sidecar.catalog.family import (
+    ENGINE,
+    GPU,
+    PREFIX,
+    Family,
+    FamilyType,
+    Label,
+    Scope,
+    counter,
+    gauge,
+)
 from sidecar.model.report import EvidenceKey
-from sidecar.model.vocabulary import Cause, Fault, ServerState, Severity, Source, Verdict
+from sidecar.model.vocabulary import (
+    Cause,
+    Fault,
+    LimitOwner,
+    Party,
+    ServerState,
+    Severity,
+    Source,
+    Verdict,
+)
 
-PREFIX = "vllm_sidecar_"
 SERIES_LIMIT = 2_500
 """No exposition of ours holds more series, whatever vLLM, its logs or its users send."""
 GPU_LIMIT = 64
 """GPUs beyond the first so many (by index) are counted, not shown."""
 OTHER = "other"
 """The engine into which engines beyond the limit, or with unprintable names, are folded."""
-UNITS = ("seconds", "bytes", "ratio", "tokens")
-
-
-class FamilyType(StrEnum):
-    """Types of OpenMetrics that we use."""
-
-    GAUGE = "gauge"
-    COUNTER = "counter"
-    SUMMARY = "summary"
-    INFO = "info"
-
-
-class Scope(StrEnum):
-    """What a family's label sets are repeated for."""
-
-    SERVER = "server"
-    ENGINE = "engine"
-    GPU = "gpu"
 
 
 class Outcome(StrEnum):
@@ -50,91 +48,14 @@ class Outcome(StrEnum):
     REJECTED = "rejected"
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
-    """A label and its closed set of values. Empty: open, bounded in length and in number."""
-
-    name: str
-    values: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """One exported family.
-
-    ``complete``: every combination of label values is present from the first scrape.
-    ``listed``: only these combinations can occur, instead of the product of the labels' values.
-    """
-
-    name: str
-    type: FamilyType
-    help: str
-    labels: tuple[Label, ...] = ()
-    complete: bool = False
-    listed: tuple[tuple[str, ...], ...] = field(default=())
-
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        """The labels' names, in the order of the rows' values."""
-        return tuple(label.name for label in self.labels)
-
-    @property
-    def base_name(self) -> str:
-        """The name without the suffix that OpenMetrics gives to the type."""
-        suffix = {FamilyType.COUNTER: "_total", FamilyType.INFO: "_info"}.get(self.type, "")
-        return self.name.removesuffix(suffix)
-
-    @property
-    def unit(self) -> str:
-        """The unit that the name ends with, "" for none."""
-        return next((unit for unit in UNITS if self.base_name.endswith(f"_{unit}")), "")
-
-    @property
-    def scope(self) -> Scope:
-        """Whether the family is repeated per engine or per GPU."""
-        if ENGINE in self.labels:
-            return Scope.ENGINE
-        return Scope.GPU if GPU in self.labels else Scope.SERVER
-
-    @property
-    def combinations(self) -> tuple[tuple[str, ...], ...]:
-        """Every combination of values of the closed labels, in fixed order."""
-        if self.listed:
-            return self.listed
-        return tuple(product(*(label.values for label in self.labels if label.values)))
-
-    @property
-    def series(self) -> int:
-        """The greatest number of series, for one engine or one GPU where it is repeated."""
-        if self.listed:
-            return len(self.listed)
-        return prod(len(label.values) for label in self.labels if label.values)
-
-
-def gauge(name: str, text: str, *labels: Label, complete: bool = False) -> Family:
-    """A row of type gauge."""
-    return Family(f"{PREFIX}{name}", FamilyType.GAUGE, text, labels, complete=complete)
-
-
-def counter(
-    name: str,
-    text: str,
-    *labels: Label,
-    complete: bool = False,
-    listed: Iterable[tuple[str, ...]] = (),
-) -> Family:
-    """A row of type counter."""
-    return Family(
-        f"{PREFIX}{name}_total", FamilyType.COUNTER, text, labels, complete, tuple(listed)
-    )
-
-
 LATENCY_ROLES = (roles.TTFT, roles.INTER_TOKEN, roles.E2E, roles.QUEUE)
 QUANTILES = (0.5, 0.95, 0.99)
 THROUGHPUT_ROLES: Mapping[str, str] = {
     "prompt": roles.PROMPT_TOKENS,
     "generation": roles.GENERATION_TOKENS,
 }
+HOST_LIMITS = (LimitOwner.OWN, LimitOwner.ABOVE, LimitOwner.HOST)
+"""Whose limits could kill the server; those below it bind only some of its processes."""
 HOST_EVENTS = ("low", "high", "max", "oom", "oom_kill", "oom_group_kill")
 LOG_DROPS = ("too_long", "overflow", "lost", "read_error", "users_text", OTHER)
 """Why parts of vLLM's log were not read; any further reason counts as ``other``."""
@@ -200,11 +121,21 @@ SOURCE_FAULTS: Mapping[Source, tuple[Fault, ...]] = {
     ),
     Source.KERNEL_LOG: (Fault.ABSENT, Fault.DENIED, Fault.UNSUPPORTED, Fault.IO_ERROR),
     Source.PROCESS: (Fault.ABSENT, Fault.DENIED, Fault.BUSY, Fault.TIMEOUT, Fault.IO_ERROR),
+    Source.KUBERNETES: (
+        Fault.ABSENT,
+        Fault.DENIED,
+        Fault.BUSY,
+        Fault.TIMEOUT,
+        Fault.REFUSED,
+        Fault.DISCONNECTED,
+        Fault.HTTP_STATUS,
+        Fault.MALFORMED,
+        Fault.TOO_LARGE,
+        Fault.IO_ERROR,
+    ),
 }
 """The faults each source can have. ``io_error`` also counts any that is not in its list."""
 
-ENGINE = Label("engine")
-GPU = Label("gpu")
 VERDICTS = Label("verdict", tuple(Verdict))
 CAUSES = Label("cause", tuple(Cause))
 SOURCES = Label("source", tuple(Source))
@@ -325,8 +256,28 @@ ENGINES_FOLDED = gauge(
 )
 HOST_MEMORY = gauge(
     "host_memory_bytes",
-    "Memory of vLLM's control group at the last tick. Without a limit that series is absent.",
-    Label("kind", ("current", "limit", "peak")),
+    "Memory of vLLM's control group at the last tick. Without a limit that series is absent. "
+    "Reclaimable: page cache and slab that the kernel takes back before it kills; shmem and "
+    "unevictable it cannot (memory.stat). Pinned: by devices or locked, over the server's "
+    "processes that can be read (VmPin, VmLck).",
+    Label("kind", ("current", "limit", "peak", "reclaimable", "shmem", "unevictable", "pinned")),
+)
+HOST_HEADROOM = gauge(
+    "host_memory_headroom_bytes",
+    "Bytes up to each limit that could kill the server: of its own control group and of the one "
+    "above, with what is reclaimable counted as free, and MemAvailable of the host. Absent where "
+    "there is no limit, or it cannot be seen.",
+    Label("limit", tuple(HOST_LIMITS)),
+)
+HOST_GROWTH = gauge(
+    "host_memory_growth_bytes_per_second",
+    "Growth of the control group's memory without what is reclaimable, over the last minute; "
+    "absent until 20 seconds of it were seen.",
+)
+HOST_TIME_TO_LIMIT = gauge(
+    "host_memory_time_to_limit_seconds",
+    "Time until the nearest limit is met, if memory goes on growing as in the last minute; absent "
+    "while it does not grow for certain, or by less than 1/1000 of the headroom in a minute.",
 )
 HOST_EVENT = counter(
     "host_memory_events",
@@ -339,6 +290,16 @@ HOST_PRESSURE = gauge(
     "Share of the last 10 seconds in which some or all tasks of vLLM's control group waited for "
     "memory (memory.pressure, avg10).",
     Label("scope", ("some", "full")),
+)
+SERVER_PROCESSES = gauge(
+    "server_processes",
+    "Processes of the vLLM server by their role; absent while they cannot be seen.",
+    Label("role", tuple(Party)),
+)
+ORPHANED_PROCESSES = gauge(
+    "orphaned_processes",
+    "Engine processes that live without an API server. They hold their GPU memory until they are "
+    "killed.",
 )
 TARGET_INFO = Family(
     f"{PREFIX}target_info",
@@ -396,6 +357,11 @@ LOG_DROPPED = counter(
     Label("reason", LOG_DROPS),
     complete=True,
 )
+KERNEL_LOST = counter(
+    "kernel_log_lost_records",
+    "Records of the kernel log that were overwritten before they were read, or too many at once; "
+    "kills among them were not seen there.",
+)
 BUILD_INFO = Family(
     f"{PREFIX}build_info",
     FamilyType.INFO,
@@ -425,8 +391,13 @@ FAMILIES: tuple[Family, ...] = (
     GPUS_HIDDEN,
     ENGINES_FOLDED,
     HOST_MEMORY,
+    HOST_HEADROOM,
+    HOST_GROWTH,
+    HOST_TIME_TO_LIMIT,
     HOST_EVENT,
     HOST_PRESSURE,
+    SERVER_PROCESSES,
+    ORPHANED_PROCESSES,
     TARGET_INFO,
     METRIC_FOUND,
     SOURCE_CONFIGURED,
@@ -441,6 +412,7 @@ FAMILIES: tuple[Family, ...] = (
     LOG_BYTES,
     LOG_LAG,
     LOG_DROPPED,
+    KERNEL_LOST,
     BUILD_INFO,
 )
 

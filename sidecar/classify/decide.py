@@ -69,6 +69,8 @@ def verdict_without_cause(window: Window) -> Verdict:
         return Verdict.UNKNOWN
     if window.state is ServerState.DEAD:
         return Verdict.UNKNOWN
+    if window.restart_unexplained or (window.kills_unseen and not can_see_kills(window)):
+        return Verdict.UNKNOWN
     for source in COULD_SHOW_A_CAUSE:
         seen = window.sources.get(source)
         if seen is not None and seen.wanted and seen.faults and not seen.readings:
@@ -79,6 +81,16 @@ def verdict_without_cause(window: Window) -> Verdict:
 def can_see_preemption(window: Window) -> bool:
     """Whether the preemption counter was readable, or cannot exist yet (V0 before its first)."""
     return window.served and (roles.PREEMPTIONS in window.found or window.idle_v0)
+
+
+def can_see_kills(window: Window) -> bool:
+    """Whether a kill for memory would have been seen: by its counter, or by the kernel's record."""
+
+    def reads(source: Source) -> bool:
+        return source in window.sources and window.sources[source].readings > 0
+
+    counted = reads(Source.CGROUP) and not window.kills_unseen
+    return counted or (reads(Source.KERNEL_LOG) and not window.records_lost)
 
 
 def find_observable(window: Window) -> Mapping[Cause, bool]:
@@ -92,7 +104,7 @@ def find_observable(window: Window) -> Mapping[Cause, bool]:
     return {
         Cause.PREEMPTION: can_see_preemption(window),
         Cause.CUDA_OOM: reads(Source.VLLM_LOG),
-        Cause.HOST_OOM: reads(Source.CGROUP, Source.KERNEL_LOG),
+        Cause.HOST_OOM: can_see_kills(window),
         Cause.ENGINE_FAILURE: reads(Source.VLLM_LOG, Source.PROCESS, Source.VLLM_HEALTH),
         Cause.STALLED: window.served,
     }

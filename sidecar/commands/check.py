@@ -2,7 +2,9 @@
 
 import asyncio
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Literal
 
 import uvloop
@@ -11,11 +13,15 @@ from sidecar.app import close_all, open_all
 from sidecar.classify.decide import find_observable
 from sidecar.classify.policy import Policy
 from sidecar.clock import Clock
-from sidecar.config import Settings
+from sidecar.config import Settings, read_cluster
 from sidecar.export.results import Json, encode
+from sidecar.model.readings import CgroupReading
 from sidecar.model.samples import Sample, Tick
-from sidecar.model.vocabulary import Cause, Fault, Source
+from sidecar.model.vocabulary import Cause, Fault, Source, Way
 from sidecar.pipeline import Pipeline
+from sidecar.sources.base import SourceLike
+from sidecar.sources.cgroup import CgroupSource
+from sidecar.sources.cgroup_places.attempt import Attempt
 from sidecar.wiring import asked_for, build_sources
 
 REMEDIES: dict[Cause, str] = {
@@ -53,7 +59,37 @@ ABSENT_WORDS: dict[Source, str] = {
     Source.KERNEL_LOG: "there is no such file",
     Source.PROCESS: "no process of this host listens on the target's port",
     Source.NVML: "there is no NVIDIA driver library",
+    Source.KUBERNETES: "there is no service account of a cluster",
 }
+WAY_WORDS: dict[Way, str] = {
+    Way.PATH: "the path that was given",
+    Way.PID: "the server's process and the mounts of this host",
+    Way.CONTAINER_ID: "the container's id, looked for below the mounts",
+    Way.PROCESS_ROOT: "the server's process, in its own mounts",
+    Way.POD: "our pod, which holds the server's container and others",
+    Way.OWN: "our own container, which other processes share",
+}
+ATTEMPT_WORDS: dict[Attempt, str] = {
+    Attempt.FOUND: "found",
+    Attempt.NO_PROCESS: "no process of the server is seen",
+    Attempt.DENIED: "we have no right to look",
+    Attempt.NO_CONTROLLER: "no memory controller is told",
+    Attempt.OUTSIDE: "the cgroup is in no mount that we see",
+    Attempt.NO_ID: "the name holds no container's id",
+    Attempt.NO_POD: "nothing shows that we are in a pod",
+    Attempt.UNCOUNTED: "a pod of cgroup v1 does not count its containers' kills",
+    Attempt.ALONE: "nobody but ourselves is in it",
+    Attempt.ABSENT: "it is not there",
+}
+
+
+class Right(StrEnum):
+    """What can be given to us, and would show more."""
+
+    HOST_CGROUP = "host_cgroup"
+    KERNEL_LOG = "kernel_log"
+    PROCESSES = "processes"
+    POD_STATUS = "pod_status"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +98,75 @@ class Finding:
 
     observable: dict[Cause, bool]
     sources: dict[Source, Fault | None]
+    cgroup: CgroupReading | None = None
+    attempts: Mapping[Way, Attempt] = field(default_factory=dict)
+    in_cluster: bool = False
+
+
+def misses_cgroup_above(finding: Finding) -> bool:
+    """Whether a cgroup above the server's exists, by its name, that we cannot see."""
+    if Source.CGROUP not in finding.sources:
+        return False
+    reading = finding.cgroup
+    if reading is None:
+        return Attempt.OUTSIDE in finding.attempts.values()
+    # From a namespace our own part is "/" and what is beside it begins with "/..".
+    parts = [part for part in reading.path.split("/") if part]
+    has_one_above = len(parts) != 1
+    return reading.version != 1 and reading.witness is None and has_one_above
+
+
+def misses_processes(finding: Finding) -> bool:
+    """Whether a server answers of which no process is seen."""
+    answers = finding.sources.get(Source.VLLM_METRICS, Fault.ABSENT) is None
+    return answers and finding.sources.get(Source.PROCESS) is Fault.ABSENT
+
+
+def misses_pod(finding: Finding) -> bool:
+    """Whether our pod's status is refused, or we are in a cluster without a service account."""
+    fault = finding.sources.get(Source.KUBERNETES)
+    return fault is Fault.DENIED or (fault is Fault.ABSENT and finding.in_cluster)
+
+
+@dataclass(frozen=True, slots=True)
+class RightRow:
+    """A right, when it is missing, how it is given, and what it adds."""
+
+    right: Right
+    is_missing: Callable[[Finding], bool]
+    adds: str
+
+
+RIGHTS: tuple[RightRow, ...] = (
+    RightRow(
+        Right.HOST_CGROUP,
+        misses_cgroup_above,
+        "mount the host's /sys/fs/cgroup read-only: a kill is then known also after the container"
+        " was removed",
+    ),
+    RightRow(
+        Right.KERNEL_LOG,
+        lambda finding: finding.sources.get(Source.KERNEL_LOG) is Fault.DENIED,
+        "run as root or with CAP_SYSLOG: it is then known who was killed, and for whose limit",
+    ),
+    RightRow(
+        Right.PROCESSES,
+        misses_processes,
+        "share the process namespace (shareProcessNamespace, hostPID, --pid host): the server's own"
+        " cgroup and the deaths of its processes are then known",
+    ),
+    RightRow(
+        Right.POD_STATUS,
+        misses_pod,
+        "give our service account get and watch on our own pod: exit codes and restarts of the"
+        " server's container are then known",
+    ),
+)
+
+
+def missing_rights(finding: Finding) -> Iterable[RightRow]:
+    """The rights that would add something here."""
+    return (row for row in RIGHTS if row.is_missing(finding))
 
 
 async def look(settings: Settings) -> Finding:
@@ -77,7 +182,26 @@ async def look(settings: Settings) -> Finding:
     return Finding(
         observable=dict(find_observable(judgement.window)),
         sources={sample.source: sample.fault for sample in samples},
+        cgroup=cgroup_of(samples),
+        attempts=attempts_of(sources),
+        in_cluster=read_cluster().host is not None,
     )
+
+
+def cgroup_of(samples: Iterable[Sample]) -> CgroupReading | None:
+    """What was read of the server's cgroup."""
+    for sample in samples:
+        if isinstance(sample.reading, CgroupReading):
+            return sample.reading
+    return None
+
+
+def attempts_of(sources: Iterable[SourceLike]) -> Mapping[Way, Attempt]:
+    """What each way to the cgroup gave."""
+    for source in sources:
+        if isinstance(source, CgroupSource):
+            return source.attempts
+    return {}
 
 
 def run_check(settings: Settings, *, output: Literal["text", "json"]) -> int:
@@ -102,7 +226,17 @@ def as_json(finding: Finding) -> Json:
             source.value: None if fault is None else fault.value
             for source, fault in finding.sources.items()
         },
+        "cgroup": {
+            "way": None if way_of(finding) is None else str(way_of(finding)),
+            "witness": finding.cgroup is not None and finding.cgroup.witness is not None,
+        },
+        "rights": [{"right": row.right.value, "adds": row.adds} for row in missing_rights(finding)],
     }
+
+
+def way_of(finding: Finding) -> Way | None:
+    """The way that led to the cgroup."""
+    return None if finding.cgroup is None else finding.cgroup.way
 
 
 def say_fault(source: Source, fault: Fault) -> str:
@@ -118,7 +252,22 @@ def as_text(finding: Finding) -> list[str]:
         f"source {source.value}: {'works' if fault is None else say_fault(source, fault)}"
         for source, fault in finding.sources.items()
     ]
+    lines.extend(say_cgroup(finding))
     for cause, seen in finding.observable.items():
         shown = "can be observed" if seen else f"cannot be observed: {REMEDIES[cause]}"
         lines.append(f"{cause.value}: {shown}")
+    lines.extend(f"right {row.right.value}: {row.adds}" for row in missing_rights(finding))
     return lines
+
+
+def say_cgroup(finding: Finding) -> Iterable[str]:
+    """Which way led to the cgroup, or why none did."""
+    way = way_of(finding)
+    if way is not None:
+        above = (
+            "is seen" if finding.cgroup is not None and finding.cgroup.witness else "is not seen"
+        )
+        yield f"cgroup: found by {WAY_WORDS[way]}; the cgroup above it {above}"
+        return
+    for tried, attempt in finding.attempts.items():
+        yield f"cgroup: not found by {WAY_WORDS[tried]}: {ATTEMPT_WORDS[attempt]}"

@@ -14,21 +14,15 @@ from prometheus_client.openmetrics.exposition import generate_latest as render_o
 
 from sidecar.catalog import exported
 from sidecar.catalog import vllm_metrics as roles
-from sidecar.catalog.exported import Family, FamilyType
+from sidecar.catalog.family import Family, FamilyType
 from sidecar.derive import latency
-from sidecar.export.results import finite, order_engine, plain_engine, plain_text
-from sidecar.model.readings import Gpu, Histogram
+from sidecar.export import host_rows
+from sidecar.export.results import finite, plain_text
+from sidecar.export.scene import Row, Rows, Scene, set_scene
 from sidecar.model.report import EvidenceKey, Report, SourceStatus
 from sidecar.model.vocabulary import Fault, Source
-from sidecar.model.window import EngineWindow, Spread, Window
-
-Row = tuple[tuple[str, ...], float | None]
-"""Label values in the family's order, and the value; None is not measured and not shown."""
 
 GZIP_LEVEL = 5
-GPU_INDEXES = 10_000
-"""NVML numbers GPUs from 0; nothing beyond this is an index."""
-RATIO_ROLES = frozenset(role.role for role in roles.ROLES if role.shape is roles.Shape.RATIO)
 PROCESS_NAMES = frozenset(name.removesuffix("_total") for name in exported.PROCESS_FAMILIES)
 
 
@@ -37,91 +31,6 @@ class Format(StrEnum):
 
     TEXT = "text/plain; version=0.0.4; charset=utf-8"
     OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-
-
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """A report made ready to be shown: engines and GPUs within their limits."""
-
-    report: Report
-    evidence_keys: tuple[EvidenceKey, ...]
-    engines: Mapping[str, EngineWindow]
-    engines_folded: int
-    gpus: tuple[Gpu, ...]
-    gpus_hidden: int
-
-    @property
-    def window(self) -> Window | None:
-        """The last closed window."""
-        return None if self.report.last_window is None else self.report.last_window.window
-
-
-Rows = Callable[[Scene], Iterable[Row]]
-
-
-def add_spreads(role: str, parts: Sequence[Spread]) -> Spread:
-    """Several engines' gauges as one: the fullest of ratios, the sum of counts."""
-    unite = max if role in RATIO_ROLES else sum
-    return Spread(
-        least=unite([part.least for part in parts]),
-        mean=unite([part.mean for part in parts]),
-        greatest=unite([part.greatest for part in parts]),
-        last=unite([part.last for part in parts]),
-    )
-
-
-def fold_engines(parts: Sequence[EngineWindow]) -> EngineWindow:
-    """Several engines as one, without their histograms (latencies are over all engines anyway)."""
-    deltas: dict[str, float] = {}
-    outcomes: dict[str, float] = {}
-    gauges: dict[str, list[Spread]] = {}
-    for part in parts:
-        for role, rise in part.deltas.items():
-            deltas[role] = deltas.get(role, 0.0) + rise
-        for reason, rise in part.outcomes.items():
-            outcomes[reason] = outcomes.get(reason, 0.0) + rise
-        for role, spread in part.gauges.items():
-            gauges.setdefault(role, []).append(spread)
-    no_histograms: dict[str, Histogram] = {}
-    return EngineWindow(
-        deltas=deltas,
-        gauges={role: add_spreads(role, spreads) for role, spreads in gauges.items()},
-        histograms=no_histograms,
-        outcomes=outcomes,
-    )
-
-
-def choose_engines(
-    engines: Mapping[str, EngineWindow], limit: int
-) -> tuple[Mapping[str, EngineWindow], int]:
-    """At most ``limit`` engines by their names, the rest folded into ``other``; how many that is."""
-    plain = sorted(
-        (name for name in engines if plain_engine(name) == name != exported.OTHER),
-        key=order_engine,
-    )
-    shown = {name: engines[name] for name in plain[:limit]}
-    rest = [engine for name, engine in engines.items() if name not in shown]
-    if rest:
-        shown[exported.OTHER] = fold_engines(rest)
-    return shown, len(rest)
-
-
-def set_scene(report: Report, evidence_keys: tuple[EvidenceKey, ...], max_engines: int) -> Scene:
-    """The report with engines and GPUs cut to what the series budget allows."""
-    window = None if report.last_window is None else report.last_window.window
-    limit = exported.limit_engines(evidence_keys, max_engines)
-    engines, folded = choose_engines({} if window is None else window.engines, limit)
-    watched = () if report.nvml is None else report.nvml.gpus
-    by_index = {gpu.index: gpu for gpu in watched}
-    gpus = [by_index[index] for index in sorted(by_index) if 0 <= index < GPU_INDEXES]
-    return Scene(
-        report=report,
-        evidence_keys=evidence_keys,
-        engines=engines,
-        engines_folded=folded,
-        gpus=tuple(gpus[: exported.GPU_LIMIT]),
-        gpus_hidden=len(watched) - len(gpus[: exported.GPU_LIMIT]),
-    )
 
 
 def single(value: Callable[[Scene], float | None]) -> Rows:
@@ -235,34 +144,6 @@ def gpu_utilization_rows(scene: Scene) -> Iterable[Row]:
     return [((str(gpu.index),), means.get(gpu.index)) for gpu in scene.gpus]
 
 
-def host_memory_rows(scene: Scene) -> Iterable[Row]:
-    """Memory of the control group."""
-    cgroup = scene.report.cgroup
-    if cgroup is None or cgroup.gone:
-        return []
-    return [
-        (("current",), cgroup.current),
-        (("limit",), cgroup.limit),
-        (("peak",), cgroup.peak),
-    ]
-
-
-def host_event_rows(scene: Scene) -> Iterable[Row]:
-    """Events of the control group that this kernel counts."""
-    cgroup = scene.report.cgroup
-    if cgroup is None or cgroup.gone:
-        return []
-    return [((event,), cgroup.events.get(event)) for event in exported.HOST_EVENTS]
-
-
-def pressure_rows(scene: Scene) -> Iterable[Row]:
-    """Pressure on the control group, where the kernel measures it."""
-    cgroup = scene.report.cgroup
-    if cgroup is None or cgroup.gone:
-        return []
-    return [((scope,), cgroup.pressure.get(scope)) for scope in ("some", "full")]
-
-
 def info_rows(scene: Scene) -> Iterable[Row]:
     """The server's facts, if any is known."""
     info = scene.report.info
@@ -347,9 +228,14 @@ ROWS: tuple[tuple[Family, Rows], ...] = (
     (exported.GPU_UTILIZATION, gpu_utilization_rows),
     (exported.GPUS_HIDDEN, single(lambda scene: scene.gpus_hidden)),
     (exported.ENGINES_FOLDED, single(lambda scene: scene.engines_folded)),
-    (exported.HOST_MEMORY, host_memory_rows),
-    (exported.HOST_EVENT, host_event_rows),
-    (exported.HOST_PRESSURE, pressure_rows),
+    (exported.HOST_MEMORY, host_rows.memory_rows),
+    (exported.HOST_HEADROOM, host_rows.headroom_rows),
+    (exported.HOST_GROWTH, host_rows.growth_rows),
+    (exported.HOST_TIME_TO_LIMIT, host_rows.time_rows),
+    (exported.HOST_EVENT, host_rows.event_rows),
+    (exported.HOST_PRESSURE, host_rows.pressure_rows),
+    (exported.SERVER_PROCESSES, host_rows.process_rows),
+    (exported.ORPHANED_PROCESSES, host_rows.orphan_rows),
     (exported.TARGET_INFO, info_rows),
     (exported.METRIC_FOUND, each_state(exported.METRIC_FOUND, lambda r, v: v[0] in r.found)),
     (
@@ -367,6 +253,7 @@ ROWS: tuple[tuple[Family, Rows], ...] = (
     (exported.LOG_BYTES, single(lambda scene: scene.report.log.bytes)),
     (exported.LOG_LAG, single(lambda scene: scene.report.log.lag_bytes)),
     (exported.LOG_DROPPED, log_drop_rows),
+    (exported.KERNEL_LOST, single(lambda scene: scene.report.kernel_lost)),
     (exported.BUILD_INFO, build_rows),
 )
 

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from sidecar.catalog import vllm_metrics as roles
 from sidecar.catalog.exported import INFO_LABELS, OTHER
 from sidecar.derive import latency
-from sidecar.model.evidence import Evidence
+from sidecar.model.evidence import Evidence, Parties
 from sidecar.model.readings import CgroupReading, Gpu
-from sidecar.model.report import Report, SourceStatus
+from sidecar.model.report import HostOutlook, ProcessCount, Report, SourceStatus
 from sidecar.model.verdict import CauseFound, Judgement
-from sidecar.model.vocabulary import Cause, Source, Verdict
+from sidecar.model.vocabulary import Cause, Party, Source, Verdict
 from sidecar.model.window import EngineWindow, Spread, Window
 
 DECIMALS = 6
@@ -72,14 +72,27 @@ def encode(value: Json) -> str:
 
 
 def evidence_result(evidence: Evidence) -> dict[str, Json]:
-    """One piece of evidence."""
+    """One piece of evidence, with whom a kill hit where that was told."""
     return {
         "source": evidence.source.value,
         "signal": evidence.signal,
         "amount": number(evidence.amount),
         "at": number(evidence.at.unix),
         "engine": None if evidence.engine is None else plain_engine(evidence.engine),
+        **parties_result(evidence.parties),
     }
+
+
+def parties_result(parties: Parties | None) -> dict[str, Json]:
+    """Victim, trigger and owner of the limit, those that are known."""
+    if parties is None:
+        return {}
+    told = {
+        "victim": parties.victim,
+        "trigger": parties.trigger,
+        "limit_owner": parties.limit_owner,
+    }
+    return {name: word.value for name, word in told.items() if word is not None}
 
 
 def cause_result(found: CauseFound) -> dict[str, Json]:
@@ -206,14 +219,50 @@ def gpu_result(gpu: Gpu) -> dict[str, Json]:
     }
 
 
-def host_memory_result(cgroup: CgroupReading | None) -> Json:
+def host_memory_result(cgroup: CgroupReading | None, outlook: HostOutlook | None) -> Json:
     """The control group's memory in bytes; its path stays here."""
     if cgroup is None or cgroup.gone:
         return None
     return {
         "version": cgroup.version,
-        **numbers({"current": cgroup.current, "limit": cgroup.limit, "peak": cgroup.peak}),
+        **numbers(
+            {
+                "current": cgroup.current,
+                "limit": cgroup.limit,
+                "peak": cgroup.peak,
+                "reclaimable": cgroup.reclaimable,
+                "shmem": cgroup.shmem,
+                "unevictable": cgroup.unevictable,
+            }
+        ),
         "events": numbers({name: cgroup.events[name] for name in sorted(cgroup.events)}),
+        **outlook_result(outlook),
+    }
+
+
+def outlook_result(outlook: HostOutlook | None) -> dict[str, Json]:
+    """How near a kill is: bytes to each limit, bytes per second, seconds; what is known."""
+    if outlook is None:
+        return {}
+    return {
+        "headroom": numbers({owner.value: room for owner, room in outlook.headroom.items()}),
+        **numbers(
+            {
+                "growth_bytes_per_second": outlook.growth,
+                "time_to_limit_seconds": outlook.time_to_limit_s,
+            }
+        ),
+    }
+
+
+def processes_result(processes: ProcessCount | None) -> Json:
+    """The server's processes by role, None while they cannot be seen."""
+    if processes is None:
+        return None
+    return {
+        **{party.value: processes.parties.get(party, 0) for party in Party},
+        "orphaned": processes.orphaned,
+        **numbers({"pinned_bytes": processes.pinned}),
     }
 
 
@@ -256,6 +305,7 @@ def report_result(report: Report) -> dict[str, Json]:
             name: plain_text(report.info[name]) for name in INFO_LABELS if name in report.info
         },
         "gpus": [gpu_result(gpu) for gpu in report.nvml.gpus] if report.nvml else [],
-        "host_memory": host_memory_result(report.cgroup),
+        "host_memory": host_memory_result(report.cgroup, report.outlook),
+        "processes": processes_result(report.processes),
         "last_window": None if last is None else window_result(last),
     }

@@ -1,13 +1,23 @@
 """Judgements as lines for people: plain words and counts, never a line of a log."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
+from sidecar.catalog import signals
 from sidecar.catalog import vllm_metrics as roles
 from sidecar.derive import latency
+from sidecar.model.evidence import Evidence
 from sidecar.model.verdict import CauseFound, Judgement
-from sidecar.model.vocabulary import Cause, Confidence, Kind, ServerState, Verdict
+from sidecar.model.vocabulary import (
+    Cause,
+    Confidence,
+    Kind,
+    LimitOwner,
+    Party,
+    ServerState,
+    Verdict,
+)
 from sidecar.model.window import Window
 
 FULL = 0.9
@@ -23,6 +33,34 @@ KIND_WORDS: Mapping[tuple[Cause, Kind], str] = {
     (Cause.ENGINE_FAILURE, Kind.CRASHED): "the engine died, with no memory cause shown",
     (Cause.ENGINE_FAILURE, Kind.START_FAILED): "the start failed, with no memory cause shown",
 }
+PARTY_WORDS: Mapping[Party | None, str] = {
+    Party.API_SERVER: "the API server",
+    Party.ENGINE: "an engine",
+    Party.WORKER: "a worker",
+    Party.OTHER: "a process that is none of vLLM's by its name",
+    None: "a process",
+}
+OWNER_WORDS: Mapping[LimitOwner | None, str] = {
+    LimitOwner.OWN: " at the limit of the server's own control group",
+    LimitOwner.ABOVE: " at the limit of a control group above the server's",
+    LimitOwner.BELOW: " at the limit of a control group below the server's",
+    LimitOwner.HOST: " because the host ran out of memory",
+    None: "",
+}
+SIGNAL_WORDS: Mapping[str, str] = {
+    signals.OOM_KILL_BELOW: "the kill was in a control group below the server's",
+    signals.OOM_KILL_WITNESSED: "the control group above the server's counted the kill",
+    signals.USERSPACE_KILL: "systemd-oomd or another monitor marked the control group as killed",
+    signals.ENGINE_PROCESS_LOST: "an engine process is gone while the API server still answers",
+    signals.SERVER_RESTARTED: "another server has taken its place, and nothing told why",
+    signals.CONTAINER_OOM_KILLED: "the kubelet says OOMKilled, which may mean a child alone",
+    signals.CONTAINER_TERMINATED: "the kubelet saw the container end",
+    signals.ORPHANS_LEFT: (
+        "engine processes without an API server are left: they hold their GPU memory until they "
+        "are killed"
+    ),
+}
+"""What a sign means, where its name alone would not tell somebody what to do."""
 
 
 def iso_time(unix: float) -> str:
@@ -90,13 +128,34 @@ def say_cause(window: Window, found: CauseFound) -> str:
 def say_found(found: CauseFound) -> str:
     """A failure in plain words, with the count of each sign for it."""
     words = KIND_WORDS.get((found.cause, found.kind), found.cause.value.replace("_", " "))
-    signs: dict[str, float] = {}
+    told = list(say_records(found.evidence)) or [words]
+    told += [SIGNAL_WORDS[name] for name in names_of(found.evidence) if name in SIGNAL_WORDS]
+    amounts: dict[str, float] = {}
     for evidence in found.evidence:
         sign = f"{evidence.source.value} {evidence.signal}"
-        signs[sign] = signs.get(sign, 0.0) + evidence.amount
-    shown = ", ".join(f"{sign} x{amount:.6g}" for sign, amount in signs.items())
+        amounts[sign] = amounts.get(sign, 0.0) + evidence.amount
+    shown = ", ".join(f"{sign} x{amount:.6g}" for sign, amount in amounts.items())
     doubt = "" if found.confidence is Confidence.CONFIRMED else ", suspected only"
-    return f"{words}{doubt} ({shown})" if shown else f"{words}{doubt}"
+    text = "; ".join(told)
+    return f"{text}{doubt} ({shown})" if shown else f"{text}{doubt}"
+
+
+def names_of(evidence: Iterable[Evidence]) -> list[str]:
+    """The signals, each once, in order."""
+    return list(dict.fromkeys(one.signal for one in evidence))
+
+
+def say_records(evidence: Iterable[Evidence]) -> Iterator[str]:
+    """Whom the kernel killed for whose limit, by its own records: a line for each limit and trigger."""
+    victims: dict[tuple[LimitOwner | None, Party | None], list[str]] = {}
+    for one in evidence:
+        parties = one.parties
+        if parties is not None and (parties.victim or parties.limit_owner):
+            killed = victims.setdefault((parties.limit_owner, parties.trigger), [])
+            killed.append(PARTY_WORDS[parties.victim])
+    for (owner, trigger), killed in victims.items():
+        asked = "" if trigger is None else f" when {PARTY_WORDS[trigger]} asked for memory"
+        yield f"the kernel killed {join_words(dict.fromkeys(killed))}{OWNER_WORDS[owner]}{asked}"
 
 
 def say_faults(window: Window) -> str:

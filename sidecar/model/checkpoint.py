@@ -27,8 +27,8 @@ class CgroupMemory:
     """The kill counters as they were last read, and whose they were.
 
     ``counts`` by counter; ``witness_kills`` and ``children`` as in ``Witness``, of the last reading
-    whose numbers belonged together; ``counted``: own kills told since that reading. ``identity``
-    None: the cgroup was gone.
+    whose numbers belonged together; ``counted``: own kills told since that reading. ``gone``: the
+    cgroup was removed, and what it counted is accounted for as far as anything tells.
     """
 
     boot: str | None
@@ -36,6 +36,7 @@ class CgroupMemory:
     identity: int | None
     container: str | None
     counts: Mapping[str, int]
+    gone: bool = False
     witness_path: str | None = None
     witness_identity: int | None = None
     witness_kills: int | None = None
@@ -44,8 +45,22 @@ class CgroupMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowMemory:
+    """What a window that was not judged yet holds of failures. Times are unix seconds.
+
+    ``kills_unseen`` and ``records_lost`` as in ``Window``.
+    """
+
+    start: float
+    end: float
+    evidence: tuple[Evidence, ...]
+    kills_unseen: bool = False
+    records_lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class PodMemory:
-    """Restarts of each container of one pod, by name, as they were last seen."""
+    """How often each container of one pod has ended, by name, as it was last seen."""
 
     uid: str
     restarts: Mapping[str, int]
@@ -67,3 +82,4 @@ class Checkpoint:
     kernel_position: Position = field(default_factory=dict)
     processes: Mapping[int, str] = field(default_factory=dict)
     pod: PodMemory | None = None
+    unjudged: tuple[WindowMemory, ...] = ()

@@ -6,7 +6,16 @@ from dataclasses import dataclass, field
 from sidecar.model.readings import CgroupReading, NvmlReading
 from sidecar.model.samples import Instant
 from sidecar.model.verdict import CauseFound, Judgement
-from sidecar.model.vocabulary import Cause, Fault, ServerState, Severity, Source, Verdict
+from sidecar.model.vocabulary import (
+    Cause,
+    Fault,
+    LimitOwner,
+    Party,
+    ServerState,
+    Severity,
+    Source,
+    Verdict,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,33 @@ class EvidenceKey:
 
 
 @dataclass(frozen=True, slots=True)
+class HostOutlook:
+    """How near the server is to a kill for host memory, in bytes and seconds.
+
+    ``headroom``: up to each limit that could kill it, those that are known. ``growth``: bytes per
+    second of what cannot be reclaimed. ``time_to_limit_s``: until the nearest limit is met, if that
+    goes on; None while nothing says that it will be.
+    """
+
+    headroom: Mapping[LimitOwner, int] = field(default_factory=dict)
+    growth: float | None = None
+    time_to_limit_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessCount:
+    """The server's processes now.
+
+    ``orphaned``: engine processes without an API server, which hold their memory until they are
+    killed. ``pinned``: bytes that devices pinned or processes locked, of those that can be read.
+    """
+
+    parties: Mapping[Party, int]
+    orphaned: int
+    pinned: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The state of knowledge after one tick.
 
@@ -61,6 +97,7 @@ class Report:
     ``verdict``: the last closed window's, or that of ``urgent`` if there is any.
     ``alerts``: the severity of each cause's running episode; absent when it has none.
     ``last_evidence``: unix time of the last evidence for each cause.
+    ``kernel_lost``: records of the kernel log that were gone before they were read; None: never read.
     """
 
     at: Instant
@@ -81,3 +118,6 @@ class Report:
     info: Mapping[str, str] = field(default_factory=dict)
     nvml: NvmlReading | None = None
     cgroup: CgroupReading | None = None
+    outlook: HostOutlook | None = None
+    processes: ProcessCount | None = None
+    kernel_lost: int | None = None

@@ -59,6 +59,9 @@ class Window:
     ``blind``: it answered, but shows no vLLM series that we know.
     ``idle_v0``: it is a V0 server before its first request, whose counters do not exist yet.
     ``survived``: it was seen serving after the last failure evidence of the window.
+    ``restart_unexplained``: the server is another one than before, and nothing that is read tells why.
+    ``kills_unseen``: the memory cgroup was removed, and nobody tells whether it counted a kill.
+    ``records_lost``: the kernel log ran over before it was read.
     ``gpu_utilization``: mean over the window's samples by GPU index, 0 to 1.
     ``info``: the server's configuration as last shown in the window (closed set of keys).
     """
@@ -79,6 +82,9 @@ class Window:
     survived: bool = False
     stalled_s: float = 0.0
     restarted: bool = False
+    restart_unexplained: bool = False
+    kills_unseen: bool = False
+    records_lost: bool = False
     naming_generation: str | None = None
     gpu_utilization: Mapping[int, float] = field(default_factory=dict)
     info: Mapping[str, str] = field(default_factory=dict)

@@ -1,8 +1,10 @@
 """Raw texts of a memory cgroup's files -> one reading, for both versions of the interface."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from sidecar.model.readings import CgroupReading
+from sidecar.parse.container_id import container_id
 
 V2_FILES = (
     "memory.events",
@@ -11,6 +13,7 @@ V2_FILES = (
     "memory.max",
     "memory.peak",
     "memory.pressure",
+    "memory.stat",
 )
 V1_FILES = (
     "memory.oom_control",
@@ -18,7 +21,44 @@ V1_FILES = (
     "memory.usage_in_bytes",
     "memory.limit_in_bytes",
     "memory.max_usage_in_bytes",
+    "memory.stat",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What one version of the interface calls things.
+
+    ``cache``: the keys of ``memory.stat`` whose sum the kernel takes back before it kills. v1 counts
+    there without ``total_`` what is in the cgroup itself, and has no key for its slab.
+    """
+
+    kills: str
+    current: str
+    limit: str
+    cache: tuple[str, ...]
+    shmem: str
+    unevictable: str
+
+
+NAMES: Mapping[int, Names] = {
+    1: Names(
+        kills="memory.oom_control",
+        current="memory.usage_in_bytes",
+        limit="memory.limit_in_bytes",
+        cache=("total_active_file", "total_inactive_file"),
+        shmem="total_shmem",
+        unevictable="total_unevictable",
+    ),
+    2: Names(
+        kills="memory.events",
+        current="memory.current",
+        limit="memory.max",
+        cache=("active_file", "inactive_file", "slab_reclaimable"),
+        shmem="shmem",
+        unevictable="unevictable",
+    ),
+}
 _V1_UNLIMITED = 1 << 60
 """v1 writes "no limit" as the largest page count times the page size, just below 2**63."""
 _V1_EVENTS = frozenset({"oom_kill"})
@@ -31,10 +71,58 @@ def parse_cgroup(
 
     ``files`` maps names to raw texts; None means that the directory is not there.
     """
+    container = container_id(path)
     if files is None:
-        return CgroupReading(version=version, path=path, gone=True)
+        return CgroupReading(version=version, path=path, gone=True, container=container)
     read = _read_v1 if version == 1 else _read_v2
-    return read(path, files, identity)
+    names = NAMES[1 if version == 1 else 2]
+    stat = _flat_keyed(files.get("memory.stat", ""))
+    return replace(
+        read(path, files, identity),
+        container=container,
+        current=_count(files.get(names.current)),
+        limit=parse_limit(version, files.get(names.limit)),
+        reclaimable=_reclaimable(names, stat),
+        shmem=stat.get(names.shmem),
+        unevictable=stat.get(names.unevictable),
+    )
+
+
+def parse_kills(text: str | None) -> int | None:
+    """The count of OOM kills in ``memory.events`` (v2) or ``memory.oom_control`` (v1)."""
+    return None if text is None else _flat_keyed(text).get("oom_kill")
+
+
+def parse_limit(version: int, text: str | None) -> int | None:
+    """A limit in bytes; None for none, or for a text that is no limit."""
+    limit = _count(text)
+    return None if limit is None or (version == 1 and limit >= _V1_UNLIMITED) else limit
+
+
+def parse_bytes(text: str | None) -> int | None:
+    """A file that holds one number; None where it holds none."""
+    return _count(text)
+
+
+def parse_reclaimable(version: int, text: str | None) -> int | None:
+    """Bytes in ``memory.stat`` that the kernel takes back before it kills; None if not all is told."""
+    return None if text is None else _reclaimable(NAMES[version], _flat_keyed(text))
+
+
+def parse_available(meminfo: str) -> int | None:
+    """MemAvailable of ``/proc/meminfo`` (proc(5)), in bytes."""
+    for line in meminfo.splitlines():
+        key, _, rest = line.partition(":")
+        if key == "MemAvailable":
+            number, _, unit = rest.strip().partition(" ")
+            kibibytes = _count(number)
+            return kibibytes * 1024 if kibibytes is not None and unit == "kB" else None
+    return None
+
+
+def _reclaimable(names: Names, stat: Mapping[str, int]) -> int | None:
+    parts = [stat[key] for key in names.cache if key in stat]
+    return sum(parts) if len(parts) == len(names.cache) else None
 
 
 def _read_v2(path: str, files: Mapping[str, str], identity: int | None) -> CgroupReading:
@@ -45,8 +133,6 @@ def _read_v2(path: str, files: Mapping[str, str], identity: int | None) -> Cgrou
         identity=identity,
         events=_flat_keyed(files.get("memory.events", "")),
         local_events=None if local is None else _flat_keyed(local),
-        current=_count(files.get("memory.current")),
-        limit=_count(files.get("memory.max")),
         peak=_count(files.get("memory.peak")),
         pressure=_pressure(files.get("memory.pressure", "")),
     )
@@ -58,14 +144,11 @@ def _read_v1(path: str, files: Mapping[str, str], identity: int | None) -> Cgrou
     failures = _count(files.get("memory.failcnt"))
     if failures is not None:
         events["max"] = failures
-    limit = _count(files.get("memory.limit_in_bytes"))
     return CgroupReading(
         version=1,
         path=path,
         identity=identity,
         events=events,
-        current=_count(files.get("memory.usage_in_bytes")),
-        limit=None if limit is None or limit >= _V1_UNLIMITED else limit,
         peak=_count(files.get("memory.max_usage_in_bytes")),
     )
 

@@ -3,10 +3,17 @@
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from sidecar.catalog.signals import EVIDENCE
-from sidecar.model.checkpoint import Checkpoint, IncidentMemory
+from sidecar.model.checkpoint import (
+    CgroupMemory,
+    Checkpoint,
+    IncidentMemory,
+    PodMemory,
+    WindowMemory,
+)
 from sidecar.model.evidence import Evidence, Weight
 from sidecar.model.report import EvidenceKey
 from sidecar.model.samples import Instant
@@ -32,6 +39,20 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
         "last_evidence": checkpoint.last_evidence,
         "episodes": checkpoint.episodes,
         "preemption_total": checkpoint.preemption_total,
+        "cgroup": None if checkpoint.cgroup is None else asdict(checkpoint.cgroup),
+        "kernel_position": checkpoint.kernel_position,
+        "processes": {str(pid): comm for pid, comm in checkpoint.processes.items()},
+        "pod": None if checkpoint.pod is None else asdict(checkpoint.pod),
+        "unjudged": [
+            {
+                "start": window.start,
+                "end": window.end,
+                "evidence": [encode_evidence(one) for one in window.evidence],
+                "kills_unseen": window.kills_unseen,
+                "records_lost": window.records_lost,
+            }
+            for window in checkpoint.unjudged
+        ],
         "incident": None
         if incident is None
         else {
@@ -82,6 +103,13 @@ def decode_checkpoint(text: bytes) -> Checkpoint:
             },
             incident=decode_incident(value["incident"]),
             preemption_total=optional(value["preemption_total"]),
+            cgroup=decode_cgroup(value.get("cgroup")),
+            kernel_position=dict(value.get("kernel_position") or {}),
+            processes={
+                whole(int(pid)): str(comm) for pid, comm in (value.get("processes") or {}).items()
+            },
+            pod=decode_pod(value.get("pod")),
+            unjudged=tuple(decode_window(window) for window in value.get("unjudged") or ()),
         )
     except (KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise ValueError("not a checkpoint") from error
@@ -125,6 +153,66 @@ def decode_evidence(value: Mapping[str, Any]) -> Evidence:
         amount=number(value["amount"]),
         at=Instant(at, at),
     )
+
+
+def decode_window(value: Mapping[str, Any]) -> WindowMemory:
+    """A window that was not judged yet."""
+    return WindowMemory(
+        start=number(value["start"]),
+        end=number(value["end"]),
+        evidence=tuple(decode_evidence(one) for one in value["evidence"]),
+        kills_unseen=bool(value["kills_unseen"]),
+        records_lost=bool(value["records_lost"]),
+    )
+
+
+def decode_cgroup(value: Mapping[str, Any] | None) -> CgroupMemory | None:
+    """The counters of kills as they were last read, if they were."""
+    if value is None:
+        return None
+    children = value["children"]
+    return CgroupMemory(
+        boot=text_or_none(value["boot"]),
+        path=str(value["path"]),
+        identity=whole_or_none(value["identity"]),
+        container=text_or_none(value["container"]),
+        counts={str(name): whole(n) for name, n in value["counts"].items()},
+        gone=bool(value["gone"]),
+        witness_path=text_or_none(value["witness_path"]),
+        witness_identity=whole_or_none(value["witness_identity"]),
+        witness_kills=whole_or_none(value["witness_kills"]),
+        children=None
+        if children is None
+        else {str(name): whole(n) for name, n in children.items()},
+        counted=whole(value["counted"]),
+    )
+
+
+def decode_pod(value: Mapping[str, Any] | None) -> PodMemory | None:
+    """The restarts of our pod's containers as they were last seen, if they were."""
+    if value is None:
+        return None
+    restarts = {str(name): whole(n) for name, n in value["restarts"].items()}
+    return PodMemory(uid=str(value["uid"]), restarts=restarts)
+
+
+def whole(value: object) -> int:
+    """A whole number from zero that fits into 64 bits."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError("not a whole number")
+    if not 0 <= value < 1 << 64:
+        raise ValueError("not a whole number from zero")
+    return value
+
+
+def whole_or_none(value: object) -> int | None:
+    """A whole number from zero, or None."""
+    return None if value is None else whole(value)
+
+
+def text_or_none(value: object) -> str | None:
+    """A text, or None."""
+    return None if value is None else str(value)
 
 
 def number(value: object) -> float:

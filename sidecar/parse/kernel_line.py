@@ -1,234 +1,350 @@
 """Lines of the kernel log -> the kills they tell of, each told once.
 
-One kill prints up to five lines: a summary (``oom-kill:constraint=...``, since 5.0), a verdict
-(``... Killed process N (comm) ...``), before 5.0 two announcements (``Task in ... killed as a
-result of limit of ...``, ``... Kill process N (comm) score ...``), and with ``memory.oom.group``
-a verdict for every member, the victim a second time (``mm/oom_kill.c``, ``mm/memcontrol.c``).
+The kernel writes one report at a time (``oom_lock``), but on the way to us records are lost, cut,
+held up and mixed. So lines are joined by the pid they name, and only where one of them names none
+by their order; where that leaves a choice, what would be guessed stays unknown.
 """
 
-import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 from sidecar.model.readings import KernelKill
 from sidecar.model.samples import Instant
 from sidecar.model.vocabulary import Kind
+from sidecar.parse.kernel_record import (
+    LINE_CHARACTERS,
+    Announced,
+    Continued,
+    Group,
+    Invoked,
+    Killed,
+    Limits,
+    Record,
+    Spared,
+    Summary,
+    is_about_kills,
+    read_record,
+    read_summary,
+)
 
-_NEEDLES = ("oom-kill:", "Kill", "killed", ",oom_memcg=", ",task_memcg=", ",task=")
-_KMSG = re.compile(r"(?P<priority>\d{1,10}),\d+,\d+,[^;]*;")
-_KERNEL_FACILITY_END = 8
-_PREFIX = re.compile(
-    r"(?:<\d{1,3}>|\[[^\]]{1,64}\] ?|kern *:\w+ *: ?|(?:(?!: ).){0,128}? kernel: )+"
-)
-_SUMMARY = re.compile(r"oom-kill:constraint=(?P<constraint>\w+)")
-_TASK = re.compile(r"(?P<comm>.*),pid=(?P<pid>\d{1,10}),uid=")
-_CONTINUED = re.compile(r",(?:cpuset|mems_allowed|oom_memcg|global_oom|task_memcg|task)\b")
-_VERDICT = re.compile(
-    r"(?:(?P<why>Memory cgroup out of memory|Out of memory)[^:]{0,64}: )?"
-    r"(?P<done>Killed|Kill) process (?P<pid>\d{1,10})(?=[ ,])"
-    r"(?:,? \((?P<comm>.*)\)(?=,| total-vm| score|\s*$))?"
-)
-_OLD_LIMIT = re.compile(r"Task in (?P<victim>/.*) killed as a result of limit of (?P<limit>/.*)$")
-_GROUP = re.compile(r"Tasks in (?P<group>/.*) are going to be killed due to memory\.oom\.group set")
-_ESCAPED = re.compile(r"(?:\\x[0-9a-f]{2})+")
-_LINE = 4096
-"""Characters of a line that are read: the kernel prints at most about a thousand at once."""
-_JOINED = 2 * _LINE
+__all__ = ["KernelFold", "is_about_kills"]
+
+_JOINED = 2 * LINE_CHARACTERS
 """Characters of a summary put together from its pieces."""
-_TOLD_S = 60.0
-_TOLD_MOST = 256
+_REPORT_S = 60.0
+"""Seconds over which the lines of one report may spread: a slow console holds up its writer."""
+_REPEAT_S = 5.0
+"""Seconds in which the same line about the same pid is a repetition. A pid comes back only after
+all others, 32,768 at the least by default, and many thousand processes a second begin nowhere."""
 _PATIENCE_S = 1.0
+"""Seconds until a summary that was cut is given without the line that would complete it."""
 _GROUP_S = 5.0
+_OPEN_MOST = 16
+_SEEN_MOST = 256
+
+V = TypeVar("V")
+
+
+class _Pool(Generic[V]):
+    """What reports said before they named a victim: which is whose is known only while all agree."""
+
+    def __init__(self) -> None:
+        self._values: list[tuple[V | None, float, bool]] = []
+
+    def add(self, value: V, moment: float, *, own: bool) -> None:
+        """A report said ``value``; a record of the same own time is the same record."""
+        if own and (value, moment, True) in self._values:
+            return
+        self._values = [*self._values, (value, moment, own)][-_OPEN_MOST:]
+
+    def take(self, moment: float) -> V | None:
+        """The value of the report that is at hand; None if there is none, or several that differ."""
+        self._values = [one for one in self._values if abs(moment - one[1]) < _REPORT_S]
+        known = {value for value, _, _ in self._values}
+        rest = self._values[1:]
+        if len(known) == 1:
+            self._values = rest
+            return known.pop()
+        self._values = [(None, at, own) for _, at, own in rest]
+        return None
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """What one line says about a kill; ``rest`` keeps a summary that may be continued."""
+class _Open:
+    """A kill of which a verdict may still come.
+
+    ``at`` is its arrival, ``moment`` the record's own time where it has one. ``rest``: the text of a
+    summary that may be continued. ``given``: it was told already.
+    """
 
     at: Instant
+    moment: float
     kind: Kind
     pid: int | None = None
     comm: str | None = None
     limit: str | None = None
     victim: str | None = None
+    trigger: str | None = None
     rest: str = ""
+    given: bool = False
+
+    @property
+    def facts(self) -> tuple[object, ...]:
+        """What would be told of it beside the victim."""
+        return self.kind, self.limit, self.victim, self.trigger, self.given
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A victim that was told, and which lines about it have come since."""
+
+    moment: float
+    announced: bool
+    killed: bool
 
 
 class KernelFold:
-    """Folds lines, in order, into kills.
+    """Folds lines, in the order of their arrival, into kills.
 
-    A kill is given at the first line that names its victim for certain: the summary, or the
-    verdict where no summary stood before it. Later lines about the same victim add nothing.
+    A kill is given with the first line that names its victim for certain: the summary, or the
+    verdict where no whole summary stood before it. Later lines about the same victim add nothing.
+    An announcement alone is no kill: its process may have ended by itself before.
     """
 
     def __init__(self) -> None:
-        self._open: _Told | None = None
-        self._told: dict[int, float] = {}
-        self._group: str | None = None
-        self._group_at = 0.0
-        self._last_victim_cgroup: str | None = None
+        self._open: list[_Open] = []
+        self._seen: dict[int, _Seen] = {}
+        self._triggers: _Pool[str] = _Pool()
+        self._limits: _Pool[tuple[str | None, str | None]] = _Pool()
+        self._last: _Open | None = None
+        self._group: tuple[str, float] | None = None
 
-    @property
-    def undecided(self) -> bool:
-        """Whether a kill was announced whose victim is not named yet."""
-        return self._open is not None
+    def undecided(self, now: Instant) -> bool:
+        """Whether a line that came just now may still become a kill, or be joined by others."""
+        return any(now.monotonic - one.at.monotonic < _PATIENCE_S for one in self._open)
 
     def feed(self, line: str, at: Instant) -> tuple[KernelKill, ...]:
         """The kills that are certain with this line; ``at`` is the moment they are given."""
-        line = line[:_LINE]
-        if not any(needle in line for needle in _NEEDLES):
+        read = read_record(line)
+        if read is None:
             return ()
-        text = _message(line)
-        if text is None:
-            return ()
-        if text.startswith("oom-kill:"):
-            return self.flush() + self._summary(text, at)
+        record, stamp = read
         given = self.flush(at)
-        if self._open is not None and self._open.rest and _CONTINUED.match(text):
-            if len(self._open.rest) + len(text) > _JOINED:
-                return given
-            return given + self._summary(self._open.rest + text, self._open.at)
-        if verdict := _VERDICT.match(text):
-            return given + self._verdict(verdict, at)
-        self._note(text, at)
-        return given
+        moment = at.monotonic if stamp is None else stamp
+        return given + tuple(self._take(record, at, moment, own=stamp is not None))
 
-    def flush(self, at: Instant | None = None) -> tuple[KernelKill, ...]:
-        """An announced kill that nothing followed; with ``at``, only once it has waited long enough."""
-        waiting = self._open
-        if waiting is None or (at and at.monotonic - waiting.at.monotonic < _PATIENCE_S):
-            return ()
-        self._open = None
-        # "Task in ... killed" alone is a memcg report, which an OOM without a kill prints too.
-        if waiting.pid is None and not waiting.rest:
-            return ()
-        return self._tell(waiting)
+    def flush(self, now: Instant | None = None) -> tuple[KernelKill, ...]:
+        """Cut summaries that nothing followed; with ``now``, only those that waited long enough."""
+        given = []
+        kept = []
+        for one in self._open:
+            age = now.monotonic - one.at.monotonic if now else _REPORT_S
+            if one.rest and not one.given and age >= _PATIENCE_S:
+                given.append(_kill(one))
+                one = replace(one, given=True)  # noqa: PLW2901
+            if age < _REPORT_S:
+                kept.append(one)
+        self._open = kept
+        return tuple(given)
 
-    def _summary(self, text: str, at: Instant) -> tuple[KernelKill, ...]:
-        found = _SUMMARY.match(text)
-        if found is None:
-            return ()
-        self._group = None
-        kind = Kind.CGROUP if found["constraint"] == "CONSTRAINT_MEMCG" else Kind.SYSTEM
-        limit, end = _between(text, found.end(), ",oom_memcg=", ",task_memcg=")
-        victim, end = _between(text, end, ",task_memcg=", ",task=")
-        at_task = text.find(",task=", end)
-        task = _TASK.match(text, at_task + len(",task=")) if at_task >= 0 else None
-        told = _Told(
-            at=at,
-            kind=kind,
-            pid=_pid(task["pid"]) if task else None,
-            comm=_plain(task["comm"]) if task else None,
-            limit=_plain(limit),
-            victim=_plain(victim),
-            rest=text,
-        )
-        self._last_victim_cgroup = told.victim
-        if told.pid is None:
-            self._open = told
-            return ()
-        self._open = None
-        return self._tell(told)
-
-    def _verdict(self, found: re.Match[str], at: Instant) -> tuple[KernelKill, ...]:
-        pid, waiting = _pid(found["pid"]), self._open
-        if at.monotonic - self._group_at > _GROUP_S:
+    def _take(
+        self, record: Record, at: Instant, moment: float, *, own: bool
+    ) -> Iterable[KernelKill]:
+        if not isinstance(record, Group | Killed | Spared):
             self._group = None
-        told = _Told(
-            at=at if waiting is None else waiting.at,
-            kind=self._kind(found["why"]),
-            pid=pid,
-            comm=_plain(found["comm"]) or (waiting.comm if waiting else None),
-            limit=waiting.limit if waiting else self._group,
-            victim=waiting.victim if waiting else None,
-        )
-        if found["done"] == "Kill":
-            # "or sacrifice child": the one that dies may be another than the one named here.
-            self._open = told
-            return ()
-        self._open = None
-        if waiting is None and self._group is not None and self._group == self._last_victim_cgroup:
-            # Members of the group in which the victim itself lived: the same kill goes on.
-            return ()
-        return self._tell(told)
+        match record:
+            case Summary():
+                return self._summary(record, at, moment)
+            case Continued():
+                return self._continued(record)
+            case Announced():
+                return self._announced(record, at, moment)
+            case Killed():
+                return self._killed(record, at, moment)
+            case Spared():
+                self._spared(record, moment)
+            case _:
+                self._note(record, moment, own=own)
+        return ()
 
-    def _kind(self, why: str | None) -> Kind:
-        if why == "Memory cgroup out of memory" or (why is None and self._group):
-            return Kind.CGROUP
-        if self._open is not None:
-            return self._open.kind
-        return Kind.SYSTEM
+    def _note(self, record: Invoked | Limits | Group, moment: float, *, own: bool) -> None:
+        match record:
+            case Invoked():
+                if record.trigger is not None:
+                    self._triggers.add(record.trigger, moment, own=own)
+            case Limits():
+                self._limits.add((record.limit, record.victim), moment, own=own)
+            case Group():
+                self._group = None if record.cgroup is None else (record.cgroup, moment)
 
-    def _note(self, text: str, at: Instant) -> None:
-        if group := _GROUP.match(text):
-            self._group, self._group_at = _plain(group["group"]), at.monotonic
-        elif old := _OLD_LIMIT.match(text):
-            self._open = _Told(
-                at=at, kind=Kind.CGROUP, limit=_plain(old["limit"]), victim=_plain(old["victim"])
+    # The lines that name a kill
+
+    def _summary(self, said: Summary, at: Instant, moment: float) -> Iterable[KernelKill]:
+        if said.pid is not None and self._repeated(said.pid, moment, announced=True):
+            return ()
+        return self._hold_or_tell(
+            _Open(
+                at=at,
+                moment=moment,
+                kind=said.kind,
+                pid=said.pid,
+                comm=said.comm,
+                limit=said.limit,
+                victim=said.victim,
+                trigger=self._triggers.take(moment),
+                rest=said.text,
             )
-
-    def _tell(self, told: _Told) -> tuple[KernelKill, ...]:
-        now = told.at.monotonic
-        if told.pid is not None:
-            before = self._told.get(told.pid)
-            if before is not None and now - before < _TOLD_S:
-                return ()
-            self._told = {pid: at for pid, at in self._told.items() if now - at < _TOLD_S}
-            if len(self._told) < _TOLD_MOST:
-                self._told[told.pid] = now
-        kill = KernelKill(
-            at_monotonic=told.at.monotonic,
-            at_unix=told.at.unix,
-            kind=told.kind,
-            pid=told.pid,
-            comm=told.comm,
-            limit_cgroup=told.limit,
-            victim_cgroup=told.victim,
         )
-        return (kill,)
 
+    def _continued(self, piece: Continued) -> Iterable[KernelKill]:
+        whole = next((one for one in reversed(self._open) if one.rest and one.pid is None), None)
+        if whole is None or whole.given or len(whole.rest) + len(piece.text) > _JOINED:
+            return ()
+        said = read_summary(whole.rest + piece.text)
+        if said is None:
+            return ()
+        self._open.remove(whole)
+        return self._hold_or_tell(
+            replace(
+                whole,
+                kind=said.kind,
+                pid=said.pid,
+                comm=said.comm,
+                limit=said.limit or whole.limit,
+                victim=said.victim or whole.victim,
+                rest=said.text,
+            )
+        )
 
-def is_about_kills(line: str) -> bool:
-    """Whether a line belongs to a report of the OOM killer: what a recording keeps of the log."""
-    text = _message(line[:_LINE])
-    heads = (_VERDICT, _OLD_LIMIT, _GROUP, _CONTINUED)
-    return text is not None and (
-        text.startswith("oom-kill:")
-        or " invoked oom-killer: " in text
-        or any(head.match(text) for head in heads)
-    )
+    def _hold_or_tell(self, one: _Open) -> Iterable[KernelKill]:
+        if one.pid is None:
+            return self._hold(one)
+        return self._tell(one, announced=True)
 
+    def _announced(self, said: Announced, at: Instant, moment: float) -> Iterable[KernelKill]:
+        if self._repeated(said.pid, moment, announced=True):
+            # Told with its summary (5.0), or its lines changed places. A child may die in its place.
+            one = _Open(at, moment, said.kind or Kind.SYSTEM, said.pid, said.comm, given=True)
+            return () if self._seen[said.pid].killed else self._hold(one)
+        if any(one.pid == said.pid for one in self._open):
+            return ()
+        cut = self._choose(said.kind, unnamed=True)
+        if cut is not None:
+            return self._hold(replace(cut, pid=said.pid, comm=said.comm, rest=""))
+        kind = said.kind or Kind.SYSTEM
+        limits = self._limits.take(moment) if kind is Kind.CGROUP else None
+        limit, victim = limits or (None, None)
+        trigger = self._triggers.take(moment)
+        return self._hold(_Open(at, moment, kind, said.pid, said.comm, limit, victim, trigger))
 
-def _between(text: str, start: int, key: str, following: str) -> tuple[str | None, int]:
-    """The value of ``key`` after ``start``, and where it ends.
+    def _killed(self, said: Killed, at: Instant, moment: float) -> Iterable[KernelKill]:
+        one = next((one for one in self._open if one.pid == said.pid), None)
+        if one is not None:
+            self._open.remove(one)
+        elif self._repeated(said.pid, moment, announced=False):
+            return ()
+        else:
+            one = self._choose(said.kind) or self._bare(said, at, moment)
+        told = replace(
+            one,
+            kind=said.kind or one.kind,
+            pid=said.pid,
+            comm=said.comm or (one.comm if one.pid == said.pid else None),
+        )
+        if one.given:
+            self._remember(said.pid, _Seen(moment, announced=True, killed=True))
+            return ()
+        return self._tell(told, announced=one.pid is not None or bool(one.rest), killed=True)
 
-    It counts only if the key ``following`` stands behind it: records longer than 1 kB are cut.
-    """
-    at = text.find(key, start)
-    end = text.find(following, at + len(key)) if at >= 0 else -1
-    return (None, start) if end < 0 else (text[at + len(key) : end], end)
+    def _bare(self, said: Killed, at: Instant, moment: float) -> _Open:
+        """A verdict of which nothing was said before.
 
+        Of more than 10 kills in 5 s the kernel leaves the reports out (``oom_rs``), and the members
+        of a group have none of their own.
+        """
+        group, last = self._group, self._last
+        kind = said.kind or Kind.SYSTEM
+        if group is None or last is None or abs(moment - group[1]) >= _GROUP_S:
+            return _Open(at, moment, kind)
+        inside = group[0] if group[0] == last.victim else None
+        return replace(last, at=at, moment=moment, pid=None, comm=None, victim=inside, rest="")
 
-def _message(line: str) -> str | None:
-    """The text after the prefix of kmsg, syslog, journal or dmesg; None if no kernel wrote it."""
-    line = line.partition("\n")[0]
-    kmsg = _KMSG.match(line)
-    if kmsg:
-        # Programs may write to /dev/kmsg, and then get a facility of their own (devkmsg_write).
-        if int(kmsg["priority"]) >= _KERNEL_FACILITY_END:
+    def _spared(self, said: Spared, moment: float) -> None:
+        if said.pid is None:
+            self._triggers.take(moment)
+            return
+        named = [one for one in self._open if one.pid == said.pid]
+        if named:
+            self._open.remove(named[0])
+        else:
+            self._choose(said.kind, unnamed=True)
+
+    # What is kept
+
+    def _choose(self, kind: Kind | None, *, unnamed: bool = False) -> _Open | None:
+        """Take out the open kill to which a line about a pid that none of them bears belongs.
+
+        Of several that differ one is taken, and all lose what they differ in.
+        """
+        fitting = [
+            one
+            for one in self._open
+            if kind in {None, one.kind} and (one.pid is None or not unnamed)
+        ]
+        if not fitting:
             return None
-        return line[kmsg.end() :].rstrip()
-    prefix = _PREFIX.match(line)
-    return line[prefix.end() if prefix else 0 :].strip()
+        chosen = fitting[0]
+        if len({one.facts for one in fitting}) > 1:
+            blank = {one: replace(one, limit=None, victim=None, trigger=None) for one in fitting}
+            self._open = [blank.get(one, one) for one in self._open]
+            chosen = blank[chosen]
+        self._open.remove(chosen)
+        return chosen
+
+    def _hold(self, one: _Open) -> Iterable[KernelKill]:
+        self._open.append(one)
+        if len(self._open) <= _OPEN_MOST:
+            return ()
+        oldest = self._open.pop(0)
+        return (_kill(oldest),) if oldest.rest and not oldest.given else ()
+
+    def _tell(
+        self, one: _Open, *, announced: bool = False, killed: bool = False
+    ) -> Iterable[KernelKill]:
+        if one.pid is not None:
+            self._remember(one.pid, _Seen(one.moment, announced=announced, killed=killed))
+        self._last = one
+        return (_kill(one),)
+
+    def _repeated(self, pid: int, moment: float, *, announced: bool) -> bool:
+        """Whether a line about this pid belongs to a kill that was told; it is noted then."""
+        seen = self._seen.get(pid)
+        if seen is None:
+            return False
+        again = seen.announced if announced else seen.killed
+        if abs(moment - seen.moment) >= (_REPEAT_S if again else _REPORT_S):
+            return False
+        self._seen[pid] = replace(
+            seen, announced=seen.announced or announced, killed=seen.killed or not announced
+        )
+        return True
+
+    def _remember(self, pid: int, seen: _Seen) -> None:
+        self._seen.pop(pid, None)
+        self._seen[pid] = seen
+        if len(self._seen) > _SEEN_MOST:
+            del self._seen[next(iter(self._seen))]
 
 
-def _pid(text: str | None) -> int | None:
-    return int(text) if text else None
-
-
-def _plain(text: str | None) -> str | None:
-    r"""The name with kmsg's ``\xNN`` read back; None for a name that is not there."""
-    if not text:
-        return None
-    return _ESCAPED.sub(
-        lambda found: bytes.fromhex(found[0].replace("\\x", "")).decode("utf-8", "replace"), text
+def _kill(one: _Open) -> KernelKill:
+    return KernelKill(
+        at_monotonic=one.at.monotonic,
+        at_unix=one.at.unix,
+        kind=one.kind,
+        pid=one.pid,
+        comm=one.comm,
+        limit_cgroup=one.limit,
+        victim_cgroup=one.victim,
+        trigger=one.trigger,
     )

@@ -1,64 +1,82 @@
 """The memory cgroup of the server: its counters, which survive the processes they count.
 
 Two interfaces (kernel documentation ``cgroup-v2.rst`` and ``cgroup-v1/memory.rst``), and hosts
-that mount both. Of a process it is found through ``/proc/PID/cgroup`` and the mounts; a kill is
-announced by the kernel, as a change of ``memory.events`` (v2) or through an eventfd (v1).
+that mount both. Where it is and how it is read: ``cgroup_places``.
 """
 
-import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final
 
 from sidecar.clock import ClockLike
-from sidecar.model.readings import CgroupReading
+from sidecar.model.readings import CgroupReading, Witness
 from sidecar.model.samples import Sample
-from sidecar.model.vocabulary import Fault, Source
-from sidecar.parse.cgroup import V1_FILES, V2_FILES, parse_cgroup
+from sidecar.model.vocabulary import Fault, Source, Way
+from sidecar.parse.cgroup import NAMES, parse_available, parse_cgroup, parse_kills
+from sidecar.parse.cgroup_row import cgroup_row
 from sidecar.sources.base import Tap, sample_of
+from sidecar.sources.cgroup_places.attempt import Attempt
+from sidecar.sources.cgroup_places.directory import Directory, Look, optional_text
+from sidecar.sources.cgroup_places.find import Finder, Wanted
+from sidecar.sources.cgroup_places.mounts import CGROUP, PROC
+from sidecar.sources.cgroup_places.shared import Shared
+from sidecar.sources.cgroup_places.watch import PAUSES_S, KillCount, announce
+from sidecar.sources.cgroup_places.witness import Observer
 from sidecar.sources.thread import CallThread
-from sidecar.sources.wakeup import Wakeup, inotify
+from sidecar.sources.wakeup import Wakeup, emptied
 
-PROC: Final = Path("/proc")
-CGROUP: Final = Path("/sys/fs/cgroup")
-_FILE_BYTES: Final = 65536
-_KILLS: Final = ("oom", "oom_kill", "oom_group_kill")
-_SETTLE_S: Final = 0.05
-_SETTLE_MOST: Final = 20
+_BOOT_CHARACTERS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class _Mount:
-    """One mounted hierarchy: ``root`` of it appears at ``point``."""
+class _Visit:
+    """What one visit brought."""
 
-    version: int
-    root: str
-    point: Path
+    directory: Directory
+    look: Look
+    witness: Witness | None
+    boot: str | None
+    host_available: int | None
+
+    def is_of(self, other: "_Visit") -> bool:
+        """Whether both are of the same directory, while it was there."""
+        return (
+            self.look.files is not None
+            and self.directory.path == other.directory.path
+            and self.look.identity == other.look.identity
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class _Directory:
-    """A memory cgroup: where it is, and its ``name`` as the kernel log writes it."""
+@dataclass(slots=True)
+class _Reader:
+    """Everything that blocks."""
 
-    version: int
-    path: Path
-    name: str
+    finder: Finder
+    proc: Path
+    observer: Observer = field(default_factory=Observer)
+    boot: str | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class _Raw:
-    """What one visit brought; ``files`` None if the directory is not there any more."""
-
-    directory: _Directory
-    identity: int | None
-    files: Mapping[str, str] | None
+    def visit(self, pid: int | None) -> _Visit | Fault:
+        """The directory that is meant now, and what is in it."""
+        found = self.finder.locate(pid)
+        if isinstance(found, Fault):
+            return found
+        look, witness = self.observer.observe(found)
+        if isinstance(look, Fault):
+            return look
+        if self.boot is None:
+            text = optional_text(self.proc / "sys/kernel/random/boot_id") or ""
+            self.boot = text.strip()[:_BOOT_CHARACTERS] or None
+        meminfo = optional_text(self.proc / "meminfo") or ""
+        return _Visit(found, look, witness, self.boot, parse_available(meminfo))
 
 
 class CgroupSource:
-    """Reads the cgroup at ``path``, or the one of the process that ``pid`` names at that moment.
+    """Reads the cgroup that ``path`` names, or the one of the process that ``pid`` names at that moment.
 
-    The cgroup of a process that died stays the one that is read, for its counters tell why.
+    ``path`` is a directory, a cgroup's name or a container's id. Where no process is seen, a server
+    that is ``here`` may be in a cgroup that we share.
     """
 
     name: Final = Source.CGROUP
@@ -68,8 +86,9 @@ class CgroupSource:
         clock: ClockLike,
         *,
         limit_s: float,
-        path: Path | None = None,
+        path: str | Path | None = None,
         pid: Callable[[], int | None] | None = None,
+        here: bool = True,
         proc_root: Path = PROC,
         cgroup_root: Path = CGROUP,
         tap: Tap | None = None,
@@ -77,13 +96,20 @@ class CgroupSource:
         self._clock = clock
         self._limit_s = limit_s
         self._pid = pid
-        self._finder = _Finder(path, proc_root, cgroup_root)
+        wanted = Wanted(given=None if path is None else str(path), here=here)
+        shared = Shared(proc_root, cgroup_root)
+        self._reader = _Reader(Finder(wanted, proc_root, cgroup_root, shared), proc_root)
         self._thread = CallThread("cgroup")
         self._wakeup = Wakeup()
-        self._watched: tuple[Path, int | None] | None = None
-        self._directory: _Directory | None = None
-        self._kills: Mapping[str, int] = {}
+        self._notices = 0
+        self._count: KillCount | None = None
+        self._last: _Visit | None = None
         self._tap = tap
+
+    @property
+    def attempts(self) -> Mapping[Way, Attempt]:
+        """What each way to the cgroup gave that was tried."""
+        return dict(self._reader.finder.attempts)
 
     async def open(self) -> None:
         """Find the cgroup and begin to watch it, if it is there."""
@@ -93,271 +119,92 @@ class CgroupSource:
         """Stop watching."""
         self._wakeup.close()
         self._thread.close()
+        if self._count is not None:
+            self._count.close()
+            self._count = None
 
     async def sample(self) -> Sample:
-        """The counters now."""
+        """The counters now. A count that was read just before its cgroup went comes first."""
         begun = self._clock.now()
         pid = self._pid() if self._pid is not None else None
-        raw = await self._thread.call(lambda: self._finder.visit(pid), self._limit_s)
-        got: CgroupReading | Fault = raw if isinstance(raw, Fault) else self._reading(raw)
-        sample = sample_of(self.name, begun, self._clock.now(), got)
-        if self._tap is not None and isinstance(raw, _Raw):
-            where = raw.directory
-            files = None if raw.files is None else dict(raw.files)
-            self._tap(begun, {"version": where.version, "path": where.name, "files": files})
-        return sample
+        got = await self._thread.call(lambda: self._reader.visit(pid), self._limit_s)
+        if isinstance(got, Fault):
+            return sample_of(self.name, begun, self._clock.now(), got)
+        visit = self._caught_before(got) or got
+        self._watch(visit)
+        reading = _reading(visit)
+        if self._tap is not None:
+            self._tap(begun, cgroup_row(reading, visit.look.files))
+        return sample_of(self.name, begun, self._clock.now(), reading)
 
     async def wait(self) -> None:
         """Return when a kill was counted, or the server's cgroup got into an OOM; else never."""
         while True:
             await self._wakeup.wait()
-            if await self._killed():
+            if await self._has_news():
                 return
 
-    def _reading(self, raw: _Raw) -> CgroupReading:
-        where = raw.directory
-        reading = parse_cgroup(where.version, where.name, raw.files, raw.identity)
-        target = (where.path, raw.identity)
-        if raw.files is not None and target != self._watched:
-            self._wakeup.arm(_watch(where))
-            self._watched, self._directory = target, where
-            self._kills = _kills(where)
-        return reading
+    def _watch(self, visit: _Visit) -> None:
+        if visit.look.files is None:
+            return
+        if self._last is None or not visit.is_of(self._last):
+            if self._count is not None:
+                self._count.close()
+            self._count = KillCount(visit.directory, visit.look.identity)
+            self._wakeup.arm(announce(visit.directory), self._notice)
+        self._last = visit
 
-    async def _killed(self) -> bool:
-        """Whether a kill was counted since the last look.
+    def _notice(self, descriptor: int) -> None:
+        self._notices += 1
+        emptied(descriptor)
 
-        Most wake-ups say that a limit was met and memory reclaimed. v1 wakes before it kills,
-        and on removal of the cgroup, so that there the count is awaited for a while.
-        """
-        where = self._directory
-        if where is None:
+    async def _has_news(self) -> bool:
+        """Whether a kill was counted since the last look, or the cgroup was removed."""
+        count, notices, step = self._count, self._notices, 0
+        if count is None:
             return False
-        for _ in range(_SETTLE_MOST if where.version == 1 else 1):
-            await self._clock.pause(_SETTLE_S)
-            now = _kills(where)
-            if now != self._kills:
-                self._kills = now
+        pauses = PAUSES_S[count.directory.version]
+        while step < len(pauses):
+            await self._clock.pause(pauses[step])
+            if self._count is not count:
+                # A sample was taken meanwhile, which told what there is.
+                return False
+            if count.has_news():
                 return True
-        return where.version == 1
+            step = step + 1 if notices == self._notices else 0
+            notices = self._notices
+        return count.directory.version == 1
 
+    def _caught_before(self, now: _Visit) -> _Visit | None:
+        """The last visit with the count that was read after it, where the directory is there no more.
 
-class _Finder:
-    """Finds the directory and reads its files; blocks, and remembers where it was."""
-
-    def __init__(self, path: Path | None, proc_root: Path, cgroup_root: Path) -> None:
-        self._path = path
-        self._proc = proc_root
-        self._cgroup = cgroup_root
-        self._found: _Directory | None = None
-
-    def visit(self, pid: int | None) -> _Raw | Fault:
-        """The raw files of the directory that is meant now."""
-        found = self._locate(pid)
-        if isinstance(found, Fault):
-            return found
-        self._found = found
-        return _read(found)
-
-    def _locate(self, pid: int | None) -> _Directory | Fault:
-        if self._path is not None:
-            return self._explicit(self._path)
-        current = self._of(pid) if pid is not None else Fault.ABSENT
-        if isinstance(current, _Directory):
-            # On v1 a process that exits is shown in the root cgroup before it is gone.
-            leaving = self._found is not None and current.name == "/" != self._found.name
-            return self._found if leaving and self._found is not None else current
-        return self._found or current
-
-    def _explicit(self, path: Path) -> _Directory | Fault:
-        """A path in the file system, or a cgroup's name as systemd and the kernel write it."""
-        name = str(path).lstrip("/")
-        roots = (path, self._cgroup / name, self._cgroup / "memory" / name)
-        for root in roots:
-            version = _version(root)
-            if version is not None:
-                return _Directory(version, root, self._name(root) or str(path))
-        return self._found or Fault.ABSENT
-
-    def _name(self, directory: Path) -> str | None:
-        mounts = [mount for mount in self._mounts() if directory.is_relative_to(mount.point)]
-        if not mounts:
+        In v2 the cgroup above tells what was counted at the end, and would tell it twice.
+        """
+        last, count = self._last, self._count
+        if last is None or count is None or now.is_of(last):
             return None
-        mount = max(mounts, key=lambda one: len(one.point.parts))
-        below = directory.relative_to(mount.point)
-        return str(PurePosixPath(mount.root) / below.as_posix())
-
-    def _of(self, pid: int) -> _Directory | Fault:
-        try:
-            text = (self._proc / str(pid) / "cgroup").read_text(errors="replace")
-        except PermissionError:
-            return Fault.DENIED
-        except OSError:
-            return Fault.ABSENT
-        member = _membership(text)
-        if member is None:
-            return Fault.UNSUPPORTED
-        version, name = member
-        for path in self._candidates(pid, version, name):
-            if _version(path) == version:
-                return _Directory(version, path, name)
-        return Fault.DENIED
-
-    def _candidates(self, pid: int, version: int, name: str) -> Iterator[Path]:
-        for mount in self._mounts():
-            if mount.version == version:
-                below = _below(name, mount.root)
-                if below is not None:
-                    yield mount.point / below
-        # Another container's view of its own cgroup, where the pod shares its process namespace.
-        inside = self._proc / str(pid) / "root" / str(CGROUP).lstrip("/")
-        yield inside / "memory" if version == 1 else inside
-
-    def _mounts(self) -> list[_Mount]:
-        try:
-            text = (self._proc / "self" / "mountinfo").read_text(errors="replace")
-        except OSError:
-            text = ""
-        found = [mount for line in text.splitlines() if (mount := _mount(line, self._cgroup))]
-        usual = (
-            _Mount(1, "/", self._cgroup / "memory"),
-            _Mount(2, "/", self._cgroup),
-            _Mount(2, "/", self._cgroup / "unified"),
-        )
-        return found or list(usual)
+        count.has_news()
+        if count.caught is None:
+            return None
+        files, version = last.look.files or {}, last.directory.version
+        if last.witness is not None and last.witness.kills is not None:
+            return None
+        name = NAMES[version].kills
+        if (parse_kills(count.caught) or 0) <= (parse_kills(files.get(name)) or 0):
+            return None
+        # What was counted in the cgroup itself, without those below, was not read anew.
+        kept = {key: text for key, text in files.items() if key != "memory.events.local"}
+        return replace(last, look=replace(last.look, files={**kept, name: count.caught}))
 
 
-def _membership(text: str) -> tuple[int, str] | None:
-    """Version and name of the memory cgroup in ``/proc/PID/cgroup``: v1 wins where both stand."""
-    unified: str | None = None
-    for line in text.splitlines():
-        number, _, rest = line.partition(":")
-        controllers, _, name = rest.partition(":")
-        if "memory" in controllers.split(","):
-            return 1, name
-        if number == "0" and not controllers and name:
-            unified = name.removesuffix(" (deleted)")
-    return None if unified is None else (2, unified)
-
-
-def _mount(line: str, cgroup_root: Path) -> _Mount | None:
-    """A line of mountinfo (``proc_pid_mountinfo(5)``), if it mounts memory cgroups."""
-    before, _, after = line.partition(" - ")
-    fields, kind = before.split(" "), after.split(" ")
-    if len(fields) < 5 or len(kind) < 3:  # noqa: PLR2004  (the fields used below)
-        return None
-    if kind[0] == "cgroup2":
-        version = 2
-    elif kind[0] == "cgroup" and "memory" in kind[2].split(","):
-        version = 1
-    else:
-        return None
-    point = Path(_unescaped(fields[4]))
-    if point.is_relative_to(CGROUP):
-        point = cgroup_root / point.relative_to(CGROUP)
-    return _Mount(version, _unescaped(fields[3]), point)
-
-
-def _unescaped(text: str) -> str:
-    for code, plain in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        text = text.replace(code, plain)
-    return text
-
-
-def _below(name: str, root: str) -> str | None:
-    """``name`` relative to ``root``; None for a cgroup outside of what is mounted."""
-    path = PurePosixPath(name)
-    if ".." in path.parts or not path.is_relative_to(root):
-        return None
-    return str(path.relative_to(root))
-
-
-def _version(directory: Path) -> int | None:
-    if (directory / "memory.usage_in_bytes").exists():
-        return 1
-    if any((directory / name).exists() for name in ("memory.events", "memory.current")):
-        return 2
-    return None
-
-
-def _read(directory: _Directory) -> _Raw | Fault:
-    try:
-        identity = directory.path.stat().st_ino
-    except FileNotFoundError:
-        return _Raw(directory, None, None)
-    except PermissionError:
-        return Fault.DENIED
-    except OSError:
-        return Fault.IO_ERROR
-    files: dict[str, str] = {}
-    denied = False
-    for name in V1_FILES if directory.version == 1 else V2_FILES:
-        try:
-            files[name] = _text(directory.path / name)
-        except PermissionError:
-            denied = True
-        except OSError:
-            # Not in this kernel, switched off (PSI: EOPNOTSUPP), or removed meanwhile (ENODEV).
-            continue
-    if files:
-        return _Raw(directory, identity, files)
-    if denied:
-        return Fault.DENIED
-    return Fault.UNSUPPORTED if directory.path.exists() else _Raw(directory, None, None)
-
-
-def _text(path: Path) -> str:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        return os.read(descriptor, _FILE_BYTES).decode("utf-8", "replace")
-    finally:
-        os.close(descriptor)
-
-
-def _kills(directory: _Directory) -> Mapping[str, int]:
-    """The counts of kills here, and in the parent, whose count outlives a removed container."""
-    if directory.version == 1:
-        places = {"here": directory.path / "memory.oom_control"}
-    else:
-        places = {
-            "here": directory.path / "memory.events",
-            "above": directory.path.parent / "memory.events",
-        }
-    counts: dict[str, int] = {}
-    for place, path in places.items():
-        try:
-            file = {path.name: _text(path)}
-        except OSError:
-            continue
-        events = parse_cgroup(directory.version, "", file).events
-        counts |= {f"{place}.{key}": events[key] for key in _KILLS if key in events}
-    return counts
-
-
-def _watch(directory: _Directory) -> int | None:
-    """A descriptor that the kernel makes readable around kills; None if it will not."""
-    if directory.version == 1:
-        return _watch_oom_control(directory.path)
-    above = directory.path.parent / "memory.events"
-    return inotify((directory.path / "memory.events", above))
-
-
-def _watch_oom_control(path: Path) -> int | None:
-    try:
-        control = os.open(path / "memory.oom_control", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-    try:
-        registry = os.open(path / "cgroup.event_control", os.O_WRONLY | os.O_NONBLOCK)
-        try:
-            os.write(registry, f"{event} {control}".encode())
-        finally:
-            os.close(registry)
-    except OSError:
-        os.close(event)
-        return None
-    finally:
-        # The registration lives as long as the eventfd, and needs this descriptor no more.
-        os.close(control)
-    return event
+def _reading(visit: _Visit) -> CgroupReading:
+    where, look = visit.directory, visit.look
+    return replace(
+        parse_cgroup(where.version, where.name, look.files, look.identity),
+        boot=visit.boot,
+        way=where.way,
+        inner=look.inner or where.way is Way.POD,
+        userspace_kills=look.userspace_kills,
+        host_available=visit.host_available,
+        witness=visit.witness,
+    )

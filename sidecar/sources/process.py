@@ -1,15 +1,16 @@
 """The server's process tree, from /proc: names and sizes, never arguments or environment."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from sidecar.assemble.process_roles import ENGINES, party_of
 from sidecar.clock import ClockLike
 from sidecar.model.readings import Process, ProcessReading
 from sidecar.model.samples import Sample
-from sidecar.model.vocabulary import Fault, Source
+from sidecar.model.vocabulary import Fault, Party, Source
 from sidecar.sources.base import Tap, sample_of
 from sidecar.sources.thread import CallThread
 
@@ -22,6 +23,13 @@ _KNOWN_MOST: Final = 4096
 _RETRY_SCANS: Final = 12
 _ALL_EVERY: Final = 5
 """Every so many looks all processes of the host are read, of which there may be thousands."""
+_PARENTS_MOST: Final = 4
+_STATUS_BYTES: Final = 16 * 1024
+_PINNED_EVERY: Final = 12
+"""Every so many looks the pinned memory is read, which costs as much as all the rest of a look."""
+_PINNED: Final = (b"VmLck:", b"VmPin:")
+_HOST_PIDS: Final = "pid:[4026531836]"
+"""The host's own pid namespace: its number is fixed, ``PROC_PID_INIT_INO`` of ``linux/proc_ns.h``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +86,23 @@ class ProcessSource:
         begun = self._clock.now()
         got = await self._thread.call(self._tree.read, self._limit_s)
         if self._tap is not None and isinstance(got, ProcessReading):
-            rows = [{"pid": one.pid, "comm": one.comm, "rss": one.rss} for one in got.processes]
-            self._tap(begun, {"processes": rows})
+            self._tap(begun, _row(got))
         return sample_of(self.name, begun, self._clock.now(), got)
+
+
+def _row(reading: ProcessReading) -> Mapping[str, object]:
+    """The row of a recording."""
+    processes = [
+        {
+            "pid": one.pid,
+            "comm": one.comm,
+            "rss": one.rss,
+            "born": one.born,
+            "pinned": one.pinned,
+        }
+        for one in reading.processes
+    ]
+    return {"processes": processes, "root": reading.root, "host_pids": reading.host_pids}
 
 
 class _Tree:
@@ -94,6 +116,8 @@ class _Tree:
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
         self._root: int | None = None
         self._looks = 0
+        self._pinned: dict[int, int | None] = {}
+        self._host_pids: bool | None = None
 
     @property
     def root_pid(self) -> int | None:
@@ -114,13 +138,28 @@ class _Tree:
         if self.root_pid is None:
             fault = self._find(table)
             if fault is not None and not self._known:
-                return fault if self._root is None else ProcessReading(())
+                return fault if self._root is None else self._reading(table)
         self._grow(table.values())
+        return self._reading(table)
+
+    def _reading(self, table: dict[int, _Stat]) -> ProcessReading:
+        if self._looks % _PINNED_EVERY == 1:
+            self._pinned = {pid: _pinned(self._proc, pid) for pid in self._known}
+        if self._host_pids is None:
+            self._host_pids = _sees_host(self._proc)
         return ProcessReading(
             tuple(
-                Process(pid=pid, comm=table[pid].comm, rss=table[pid].rss_pages * self._page_bytes)
-                for pid in sorted(self._known)
-            )
+                Process(
+                    pid=pid,
+                    comm=table[pid].comm,
+                    rss=table[pid].rss_pages * self._page_bytes,
+                    born=born,
+                    pinned=self._pinned.get(pid),
+                )
+                for pid, born in sorted(self._known.items())
+            ),
+            root=self.root_pid,
+            host_pids=self._host_pids,
         )
 
     def _look(self) -> dict[int, _Stat]:
@@ -145,6 +184,7 @@ class _Tree:
         living = [table[pid] for pid in found if _born(table.get(pid)) is not None]
         if not living:
             return Fault.ABSENT
+        living = [_main_of(one, table) for one in living]
         self._known |= {one.pid: one.born for one in living}
         self._root = min(living, key=lambda one: (one.born, one.pid)).pid
         return None
@@ -188,7 +228,8 @@ class _Listeners:
     def _scan(self, sockets: frozenset[str], table: dict[int, _Stat]) -> tuple[list[int], bool]:
         found, denied = [], False
         for one in table.values():
-            if one.comm in _FORWARDERS or one.state in _DEAD:
+            # An engine inherits the socket of the server that forked it, and keeps it as an orphan.
+            if one.comm in _FORWARDERS or one.state in _DEAD or party_of(one.comm) in ENGINES:
                 continue
             try:
                 if _holds(self._proc / str(one.pid) / "fd", sockets):
@@ -212,6 +253,35 @@ class _Listeners:
                     port = fields[1].rpartition(":")[2]
                     if port == f"{self._port:04X}":
                         yield f"socket:[{fields[9]}]"
+
+
+def _main_of(one: _Stat, table: dict[int, _Stat]) -> _Stat:
+    """The server's first process: the front end in Rust, which listens, is a child of it."""
+    parent = table.get(one.ppid)
+    for _ in range(_PARENTS_MOST):
+        if parent is None or party_of(parent.comm) is not Party.API_SERVER:
+            return one
+        one, parent = parent, table.get(parent.ppid)
+    return one
+
+
+def _pinned(proc_root: Path, pid: int) -> int | None:
+    """Bytes that are locked or pinned (``proc_pid_status(5)``); None where we may not know."""
+    try:
+        with open(f"{proc_root}/{pid}/status", "rb") as file:  # noqa: PTH123  (as for stat)
+            rows = [line.split() for line in file.read(_STATUS_BYTES).splitlines()]
+        sizes = [int(row[1]) for row in rows if row and row[0] in _PINNED]
+    except (OSError, ValueError, IndexError):
+        return None
+    return sum(sizes) * 1024 if sizes else None
+
+
+def _sees_host(proc_root: Path) -> bool:
+    """Whether our pids are the host's."""
+    try:
+        return os.readlink(proc_root / "self" / "ns" / "pid") == _HOST_PIDS  # noqa: PTH115
+    except OSError:
+        return False
 
 
 def _holds(descriptors: Path, sockets: frozenset[str]) -> bool:

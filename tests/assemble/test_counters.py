@@ -116,3 +116,76 @@ def test_a_histogram_is_taken_apart_bucket_by_bucket(
 
     assert step(before) == ()
     assert step(now) == expected
+
+
+@pytest.mark.parametrize(
+    ("readings", "looks", "total"),
+    [
+        # The new server's counter is above the old one's; seen to be another before and after.
+        ((100, 130), {0: False, 1: True}, 130),
+        ((100, 120, 130), {0: False, 1: True}, 130),
+        ((100, 120, 125, 130), {0: False, 2: True}, 130),
+        # It is below: the fall has told.
+        ((100, 20, 30), {0: False, 1: True}, 30),
+        # It is another again.
+        ((100, 120, 130, 140), {0: False, 1: True, 2: True}, 120 + 130 + 10),
+        # The same server all the while.
+        ((100, 120, 130), {0: False, 1: False, 2: False}, 30),
+        # Never looked at before.
+        ((100, 120), {0: True}, 20),
+    ],
+)
+def test_a_server_without_marks_that_was_replaced_counts_from_zero(
+    readings: tuple[int, ...], looks: dict[int, bool], total: float
+) -> None:
+    counters, rise = Counters(), 0.0
+    for place, value in enumerate(readings):
+        step = counters.advance(reading(value))
+        rise += sum(e.deltas.get(roles.PREEMPTIONS, 0.0) for e in step.engines.values())
+        if place in looks:
+            # Looked at after the reading of the same moment, which came from the new server then.
+            counters.see_root(replaced=looks[place])
+    missing = looks.get(len(readings) - 1, False)
+    if missing:
+        rise += sum(
+            e.deltas.get(roles.PREEMPTIONS, 0.0)
+            for e in counters.advance(reading(readings[-1])).engines.values()
+        )
+    assert rise == total
+
+
+def test_a_replaced_server_shows_as_a_restart_once() -> None:
+    counters = Counters()
+    counters.advance(reading(100))
+    counters.see_root(replaced=False)
+    counters.see_root(replaced=True)
+    assert [counters.advance(reading(n)).restarted for n in (130, 131)] == [True, False]
+
+
+def test_marks_are_surer_than_looks() -> None:
+    counters = Counters()
+    counters.advance(reading(100, epoch=1.0))
+    counters.see_root(replaced=False)
+    counters.see_root(replaced=True)
+    step = counters.advance(reading(130, epoch=1.0))
+    assert not step.restarted
+    assert step.engines["0"].deltas[roles.PREEMPTIONS] == 30
+
+
+def test_observations_before_a_look_at_a_replaced_server_count_with_the_next_reading() -> None:
+    def observed(count: float) -> MetricsReading:
+        histogram = Histogram(buckets=((float("inf"), count),), count=count, total=count)
+        made = reading(None)
+        engine = replace(
+            made.engines["0"], histograms={roles.TTFT: histogram}, outcomes={"stop": count}
+        )
+        return replace(made, engines={"0": engine})
+
+    counters = Counters()
+    counters.advance(observed(10))
+    counters.see_root(replaced=False)
+    first = counters.advance(observed(14)).engines["0"]
+    counters.see_root(replaced=True)
+    second = counters.advance(observed(15)).engines["0"]
+    assert first.histograms[roles.TTFT].count + second.histograms[roles.TTFT].count == 15
+    assert first.outcomes["stop"] + second.outcomes["stop"] == 15

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from sidecar.catalog import exported
-from sidecar.catalog.exported import Family, FamilyType
+from sidecar.catalog.family import Family, FamilyType
 from sidecar.model.vocabulary import Fault, Source
 
 BY_NAME = pytest.mark.parametrize("family", exported.FAMILIES, ids=lambda family: str(family.name))

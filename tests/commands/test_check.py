@@ -12,8 +12,21 @@ from typing import Any
 import pytest
 
 from sidecar import cli
-from sidecar.commands.check import FAULT_WORDS, REMEDIES
-from sidecar.model.vocabulary import Cause, Fault
+from sidecar.commands.check import (
+    ABSENT_WORDS,
+    ATTEMPT_WORDS,
+    FAULT_WORDS,
+    REMEDIES,
+    RIGHTS,
+    WAY_WORDS,
+    Finding,
+    Right,
+    as_json,
+    as_text,
+)
+from sidecar.model.readings import CgroupReading, Witness
+from sidecar.model.vocabulary import Cause, Fault, Source, Way
+from sidecar.sources.cgroup_places.attempt import Attempt
 from tests.fakes.cgroup_tree import CgroupTree
 from tests.fakes.patience import until
 from tests.fakes.vllm_server import FakeVllm, fake_vllm
@@ -110,3 +123,85 @@ def test_people_read_the_same_as_sentences(capsys: pytest.CaptureFixture[str]) -
 def test_every_fault_and_every_cause_has_its_words() -> None:
     assert set(FAULT_WORDS) == set(Fault)
     assert set(REMEDIES) == set(Cause)
+    assert set(ABSENT_WORDS) == set(Source)
+
+
+def test_every_way_attempt_and_right_has_its_words() -> None:
+    assert set(WAY_WORDS) == set(Way)
+    assert set(ATTEMPT_WORDS) == set(Attempt)
+    assert [row.right for row in RIGHTS] == list(Right)
+
+
+def test_the_way_to_the_cgroup_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tree = CgroupTree(tmp_path)
+    tree.v2("pod")
+    place = tree.v2("pod/ctr")
+    options = ("--target", "http://127.0.0.1:9", "--cgroup", str(place))
+    _, found = check(capsys, *options)
+    assert found["cgroup"] == {"way": "path", "witness": True}
+    _, found = check(capsys, "--target", "http://127.0.0.1:9", "--cgroup", "off")
+    assert found["cgroup"] == {"way": None, "witness": False}
+    cli.main(["check", "--gpu", "off", *options])
+    out = capsys.readouterr().out
+    assert f"cgroup: found by {WAY_WORDS[Way.PATH]}; the cgroup above it is seen\n" in out
+
+
+WITNESS = Witness(path="/", identity=1, kills=0)
+HIDDEN = {Source.VLLM_METRICS: None, Source.PROCESS: Fault.ABSENT}
+
+
+def cgroup(path: str, version: int = 2, witness: Witness | None = None) -> dict[str, Any]:
+    return {
+        "cgroup": CgroupReading(version=version, path=path, way=Way.PID, witness=witness),
+        "sources": {Source.CGROUP: None},
+    }
+
+
+def closed(attempt: Attempt) -> dict[str, Any]:
+    return {"sources": {Source.CGROUP: Fault.DENIED}, "attempts": {Way.PID: attempt}}
+
+
+def pod(fault: Fault | None, *, in_cluster: bool) -> dict[str, Any]:
+    return {"sources": {Source.KUBERNETES: fault}, "in_cluster": in_cluster}
+
+
+@pytest.mark.parametrize(
+    ("about", "rights"),
+    [
+        ({"sources": {}}, []),
+        (cgroup("/pod/ctr", witness=WITNESS), []),
+        (cgroup("/pod/ctr"), ["host_cgroup"]),
+        (cgroup("/"), ["host_cgroup"]),
+        (cgroup("/../ctr"), ["host_cgroup"]),
+        (cgroup("/vllm"), []),
+        (cgroup("/pod/ctr", version=1), []),
+        (closed(Attempt.OUTSIDE), ["host_cgroup"]),
+        (closed(Attempt.NO_PROCESS), []),
+        ({"sources": {Source.KERNEL_LOG: Fault.DENIED}}, ["kernel_log"]),
+        ({"sources": {Source.KERNEL_LOG: Fault.ABSENT}}, []),
+        ({"sources": HIDDEN}, ["processes"]),
+        ({"sources": HIDDEN | {Source.VLLM_METRICS: Fault.REFUSED}}, []),
+        ({"sources": HIDDEN | {Source.PROCESS: None}}, []),
+        (pod(Fault.DENIED, in_cluster=True), ["pod_status"]),
+        (pod(Fault.ABSENT, in_cluster=True), ["pod_status"]),
+        (pod(Fault.ABSENT, in_cluster=False), []),
+        (pod(None, in_cluster=True), []),
+    ],
+)
+def test_a_right_is_named_only_where_it_would_add_something(
+    about: dict[str, Any], rights: list[str]
+) -> None:
+    finding = Finding(observable={}, **about)
+    told: Any = as_json(finding)
+    assert [row["right"] for row in told["rights"]] == rights
+    lines = [line for line in as_text(finding) if line.startswith("right ")]
+    assert [line.split()[1].rstrip(":") for line in lines] == rights
+
+
+def test_where_no_way_led_each_says_why() -> None:
+    attempts = {Way.PID: Attempt.OUTSIDE, Way.PROCESS_ROOT: Attempt.DENIED}
+    lines = as_text(Finding(observable={}, sources={}, attempts=attempts))
+    assert lines == [
+        f"cgroup: not found by {WAY_WORDS[Way.PID]}: {ATTEMPT_WORDS[Attempt.OUTSIDE]}",
+        f"cgroup: not found by {WAY_WORDS[Way.PROCESS_ROOT]}: {ATTEMPT_WORDS[Attempt.DENIED]}",
+    ]

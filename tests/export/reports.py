@@ -5,7 +5,15 @@ import math
 from sidecar.catalog import vllm_metrics as roles
 from sidecar.model.evidence import Evidence
 from sidecar.model.readings import CgroupReading, Gpu, Histogram, NvmlReading
-from sidecar.model.report import ClockStatus, EvidenceKey, LogStatus, Report, SourceStatus
+from sidecar.model.report import (
+    ClockStatus,
+    EvidenceKey,
+    HostOutlook,
+    LogStatus,
+    ProcessCount,
+    Report,
+    SourceStatus,
+)
 from sidecar.model.samples import Instant
 from sidecar.model.verdict import CauseFound, Judgement
 from sidecar.model.vocabulary import (
@@ -13,6 +21,8 @@ from sidecar.model.vocabulary import (
     Confidence,
     Fault,
     Kind,
+    LimitOwner,
+    Party,
     Phase,
     ServerState,
     Severity,
@@ -165,5 +175,19 @@ def make_report(
             limit=2 * GIB,
             peak=GIB,
             pressure={"some": 0.01, "full": 0.0},
+            reclaimable=GIB // 4,
+            shmem=GIB // 8,
+            unevictable=GIB // 16,
         ),
+        outlook=HostOutlook(
+            headroom={LimitOwner.OWN: GIB, LimitOwner.ABOVE: 2 * GIB, LimitOwner.HOST: 4 * GIB},
+            growth=1024.0,
+            time_to_limit_s=GIB / 1024,
+        ),
+        processes=ProcessCount(
+            parties={Party.API_SERVER: 1, Party.ENGINE: 1, Party.WORKER: 2, Party.OTHER: 3},
+            orphaned=0,
+            pinned=GIB // 2,
+        ),
+        kernel_lost=0,
     )

@@ -6,11 +6,20 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from sidecar.catalog import exported
+from sidecar.catalog.family import PREFIX, Family
 from sidecar.export.metrics import ROWS, Exposition, Format
 from sidecar.model.readings import CgroupReading
-from sidecar.model.report import Report, SourceStatus
-from sidecar.model.vocabulary import Cause, Fault, Severity, Source, Verdict
-from tests.export.reports import EVIDENCE_KEYS, make_report
+from sidecar.model.report import HostOutlook, ProcessCount, Report, SourceStatus
+from sidecar.model.vocabulary import (
+    Cause,
+    Fault,
+    LimitOwner,
+    Party,
+    Severity,
+    Source,
+    Verdict,
+)
+from tests.export.reports import EVIDENCE_KEYS, GIB, make_report
 
 Found = dict[str, dict[tuple[str, ...], float]]
 
@@ -39,6 +48,9 @@ def make_first_report() -> Report:
         found=frozenset(),
         info={},
         cgroup=None,
+        outlook=None,
+        processes=None,
+        kernel_lost=None,
     )
 
 
@@ -48,15 +60,15 @@ def test_every_family_of_the_table_is_rendered_once_and_in_order() -> None:
 
 def test_a_full_report_shows_every_family_of_the_table() -> None:
     found = read(make_report(Verdict.PREEMPTION))
-    names = {family.name.removeprefix(exported.PREFIX) for family in exported.FAMILIES}
+    names = {family.name.removeprefix(PREFIX) for family in exported.FAMILIES}
     assert names <= set(found)
 
 
 @pytest.mark.parametrize(
     "family", [family for family in exported.FAMILIES if family.complete], ids=lambda f: str(f.name)
 )
-def test_complete_sets_are_there_from_the_first_scrape(family: exported.Family) -> None:
-    rows = read(make_first_report())[family.name.removeprefix(exported.PREFIX)]
+def test_complete_sets_are_there_from_the_first_scrape(family: Family) -> None:
+    rows = read(make_first_report())[family.name.removeprefix(PREFIX)]
     if family is exported.EVIDENCE:
         assert len(rows) == len(EVIDENCE_KEYS)
     else:
@@ -92,6 +104,12 @@ def test_what_nobody_measured_is_absent_not_zero() -> None:
         "gpu_memory_bytes",
         "host_memory_bytes",
         "host_memory_events_total",
+        "host_memory_headroom_bytes",
+        "host_memory_growth_bytes_per_second",
+        "host_memory_time_to_limit_seconds",
+        "server_processes",
+        "orphaned_processes",
+        "kernel_log_lost_records_total",
         "target_info",
         "source_duration_seconds",
     ):
@@ -106,11 +124,56 @@ def test_a_server_that_is_down_shows_no_old_requests() -> None:
 
 
 def test_no_limit_and_a_vanished_group_are_absent() -> None:
-    found = read(replace(make_report(), cgroup=CgroupReading(2, "/x", current=5)))
+    bare = replace(make_report(), processes=None)
+    found = read(replace(bare, cgroup=CgroupReading(2, "/x", current=5)))
     assert found["host_memory_bytes"] == {("current",): 5.0}
     assert "host_memory_events_total" not in found
-    gone = replace(make_report(), cgroup=CgroupReading(2, "/x", gone=True, current=5))
+    gone = replace(bare, cgroup=CgroupReading(2, "/x", gone=True, current=5))
     assert "host_memory_bytes" not in read(gone)
+
+
+def test_host_memory_is_told_by_what_could_kill_and_what_cannot_be_moved() -> None:
+    found = read(make_report())
+    assert found["host_memory_bytes"] == {
+        ("current",): GIB,
+        ("limit",): 2 * GIB,
+        ("peak",): GIB,
+        ("reclaimable",): GIB / 4,
+        ("shmem",): GIB / 8,
+        ("unevictable",): GIB / 16,
+        ("pinned",): GIB / 2,
+    }
+    assert found["host_memory_headroom_bytes"] == {
+        ("own",): GIB,
+        ("above",): 2 * GIB,
+        ("host",): 4 * GIB,
+    }
+    assert found["host_memory_growth_bytes_per_second"] == {(): 1024}
+    assert found["host_memory_time_to_limit_seconds"] == {(): GIB / 1024}
+
+
+def test_only_the_limits_that_are_known_have_a_headroom() -> None:
+    outlook = HostOutlook(headroom={LimitOwner.HOST: 7})
+    found = read(replace(make_report(), outlook=outlook))
+    assert found["host_memory_headroom_bytes"] == {("host",): 7}
+    assert "host_memory_growth_bytes_per_second" not in found
+    assert "host_memory_time_to_limit_seconds" not in found
+
+
+def test_every_role_of_a_process_is_there_once_processes_can_be_seen() -> None:
+    found = read(replace(make_report(), processes=ProcessCount({Party.WORKER: 2}, orphaned=2)))
+    assert found["server_processes"] == {
+        ("api_server",): 0,
+        ("engine",): 0,
+        ("worker",): 2,
+        ("other",): 0,
+    }
+    assert found["orphaned_processes"] == {(): 2}
+    assert ("pinned",) not in found["host_memory_bytes"]
+
+
+def test_records_that_were_lost_are_counted() -> None:
+    assert read(replace(make_report(), kernel_lost=3))["kernel_log_lost_records_total"] == {(): 3}
 
 
 def test_a_fault_a_source_should_not_have_counts_as_io_error() -> None:

@@ -10,6 +10,7 @@ from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from sidecar.catalog import exported
+from sidecar.catalog.family import PREFIX, Label
 from sidecar.export.metrics import Exposition, Format
 from sidecar.export.results import ENGINE_NAME, encode, report_result
 from sidecar.export.words import window_line
@@ -26,7 +27,7 @@ calm = settings(
 )
 
 
-def is_allowed(label: exported.Label, value: str) -> bool:
+def is_allowed(label: Label, value: str) -> bool:
     if label.values:
         return value in label.values
     match label.name:
@@ -47,7 +48,7 @@ def check_families(families: Iterable[Metric], max_engines: int) -> None:
         for sample in metric.samples:
             series += 1
             assert math.isfinite(sample.value)
-            if not sample.name.startswith(exported.PREFIX):
+            if not sample.name.startswith(PREFIX):
                 assert sample.name in exported.PROCESS_FAMILIES
                 continue
             name = sample.name.removesuffix("_total").removesuffix("_info")
@@ -83,6 +84,6 @@ def test_results_are_one_line_of_json_and_one_line_of_words(report: Report) -> N
     text = encode(report_result(report))
     assert text == encode(report_result(report))
     assert "\n" not in text
-    assert "NaN" not in text
+    assert "NaN" not in text.replace('"NaN"', ""), "an engine may bear that name, a number may not"
     if report.last_window is not None:
         assert "\n" not in window_line(report.last_window)

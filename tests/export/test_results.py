@@ -7,11 +7,19 @@ from dataclasses import replace
 import pytest
 
 from sidecar.catalog import vllm_metrics as roles
-from sidecar.export.results import encode, number, plain_text, report_result, window_result
+from sidecar.export.results import (
+    encode,
+    evidence_result,
+    number,
+    plain_text,
+    report_result,
+    window_result,
+)
+from sidecar.model.evidence import Parties
 from sidecar.model.readings import Histogram
-from sidecar.model.vocabulary import Cause, Verdict
+from sidecar.model.vocabulary import Cause, LimitOwner, Party, Verdict
 from sidecar.model.window import EngineWindow
-from tests.export.reports import START, make_judgement, make_report
+from tests.export.reports import GIB, START, make_judgement, make_report
 
 
 def test_a_window_has_the_keys_of_the_interface_in_order() -> None:
@@ -133,6 +141,35 @@ def test_a_report_tells_each_source_and_no_path_or_unlisted_fact() -> None:
     assert result["last_window"]["verdict"] == "none"
     assert "sk-secret" not in text
     assert "kubepods" not in text
+
+
+def test_a_kill_names_the_parties_that_are_known_and_no_others() -> None:
+    (found,) = make_judgement(Verdict.HOST_OOM).causes
+    (evidence,) = found.evidence
+    assert not {"victim", "trigger", "limit_owner"} & set(evidence_result(evidence))
+    known = Parties(victim=Party.ENGINE, limit_owner=LimitOwner.HOST)
+    result = evidence_result(replace(evidence, parties=known))
+    assert (result["victim"], result["limit_owner"]) == ("engine", "host")
+    assert "trigger" not in result
+
+
+def test_a_report_tells_how_near_a_kill_is_and_who_lives() -> None:
+    result = report_result(make_report())
+    host, processes = result["host_memory"], result["processes"]
+    assert isinstance(host, dict)
+    assert host["headroom"] == {"own": GIB, "above": 2 * GIB, "host": 4 * GIB}
+    assert (host["growth_bytes_per_second"], host["time_to_limit_seconds"]) == (1024, GIB // 1024)
+    assert processes == {
+        "api_server": 1,
+        "engine": 1,
+        "worker": 2,
+        "other": 3,
+        "orphaned": 0,
+        "pinned_bytes": GIB // 2,
+    }
+    unknown = report_result(replace(make_report(), outlook=None, processes=None))
+    assert unknown["processes"] is None
+    assert "headroom" not in dict(unknown["host_memory"])  # type: ignore[arg-type]
 
 
 def test_a_first_report_has_no_window() -> None:

@@ -4,9 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.export.words import iso_time, window_line
-from sidecar.model.vocabulary import Cause, Confidence, Kind, Verdict
-from tests.export.reports import make_causes, make_judgement
+from sidecar.catalog import signals
+from sidecar.export.words import SIGNAL_WORDS, iso_time, say_found, window_line
+from sidecar.model.evidence import Evidence, Parties
+from sidecar.model.vocabulary import (
+    Cause,
+    Confidence,
+    Kind,
+    LimitOwner,
+    Party,
+    Source,
+    Verdict,
+)
+from tests.export.reports import AT, make_causes, make_judgement
 
 
 def test_a_quiet_window_says_that_all_could_be_seen() -> None:
@@ -28,6 +38,66 @@ def test_a_failure_is_said_with_its_signs() -> None:
         "host_oom (critical): the kernel killed at the memory limit of the control group "
         "(cgroup oom_kill x2)"
     )
+
+
+def killed(signal: str, parties: Parties | None = None) -> Evidence:
+    return Evidence(Cause.HOST_OOM, Kind.CGROUP, Source.KERNEL_LOG, signal, at=AT, parties=parties)
+
+
+def say(*evidence: Evidence) -> str:
+    (found,) = make_judgement(Verdict.HOST_OOM).causes
+    return say_found(replace(found, evidence=evidence))
+
+
+def test_a_record_of_the_kernel_says_who_was_killed_for_whose_limit() -> None:
+    parties = Parties(Party.ENGINE, Party.OTHER, LimitOwner.ABOVE)
+    assert say(killed(signals.OOM_KILL_RECORD, parties)) == (
+        "the kernel killed an engine at the limit of a control group above the server's when a "
+        "process that is none of vLLM's by its name asked for memory (kernel_log oom_kill_record x1)"
+    )
+
+
+def test_the_victims_of_one_kill_stand_in_one_sentence() -> None:
+    own = LimitOwner.OWN
+    engine, worker = Parties(Party.ENGINE, None, own), Parties(Party.WORKER, None, own)
+    text = say(*(killed(signals.OOM_KILL_RECORD, one) for one in (engine, worker, worker)))
+    assert text.startswith(
+        "the kernel killed an engine and a worker at the limit of the server's own control group ("
+    )
+
+
+@pytest.mark.parametrize("parties", [None, Parties(), Parties(trigger=Party.WORKER)])
+def test_a_record_that_tells_nobody_leaves_the_words_of_the_kind(parties: Parties | None) -> None:
+    text = say(killed(signals.OOM_KILL_RECORD, parties))
+    assert text.startswith("the kernel killed at the memory limit of the control group (")
+
+
+@pytest.mark.parametrize("victim", [*Party, None])
+@pytest.mark.parametrize("trigger", [*Party, None])
+@pytest.mark.parametrize("owner", [*LimitOwner, None])
+def test_every_combination_of_parties_has_words(
+    victim: Party | None, trigger: Party | None, owner: LimitOwner | None
+) -> None:
+    text = say(killed(signals.OOM_KILL_RECORD, Parties(victim, trigger, owner)))
+    assert text.startswith("the kernel killed ")
+    assert "None" not in text
+    assert "_" not in text.partition("(")[0]
+
+
+def test_orphans_are_said_to_hold_their_memory() -> None:
+    assert "they hold their GPU memory until they are killed" in say(killed(signals.ORPHANS_LEFT))
+
+
+def test_a_sign_that_came_often_is_explained_once() -> None:
+    text = say(*[killed(signals.ENGINE_PROCESS_LOST)] * 3)
+    assert text.count("while the API server still answers") == 1
+    assert text.endswith("engine_process_lost x3)")
+
+
+@pytest.mark.parametrize("name", SIGNAL_WORDS)
+def test_only_signs_that_exist_are_explained(name: str) -> None:
+    assert name in {key.signal for key in signals.EVIDENCE}
+    assert SIGNAL_WORDS[name] in say(killed(name))
 
 
 def test_a_stall_is_said_with_its_length() -> None:

@@ -2,12 +2,15 @@
 
 import gzip
 import json
+import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
 RECORDINGS = Path(__file__).parents[1] / "data/recordings"
 Row = dict[str, Any]
+STAMP = re.compile(r"\d\d-\d\d \d\d:\d\d:\d\d")
 SOURCES = ("metrics", "health", "log", "cgroup", "kernel_log", "process")
 
 
@@ -19,6 +22,7 @@ class Composition:
         self.t0 = json.loads((folder / "expected.json").read_text())["t0"]
         # Whole windows, so that a test can name them: t0 becomes a multiple of 10 s.
         self.base = round(self.t0 / 10) * 10.0
+        self.left_out = 0.0
         self.rows: dict[str, list[Row]] = {}
         for source in SOURCES:
             path = folder / f"{source}.jsonl.gz"
@@ -29,6 +33,7 @@ class Composition:
 
     def cut(self, start: float, end: float) -> Self:
         """Keep what lies between two moments, and let it begin at 0."""
+        self.left_out += start
         for source, rows in self.rows.items():
             kept = [row for row in rows if start <= row["t"] < end]
             self.rows[source] = [{**row, "t": row["t"] - start} for row in kept]
@@ -46,8 +51,12 @@ class Composition:
         return self
 
     def log(self, t: float, *lines: str) -> Self:
-        """Add lines to the log."""
-        self.rows.setdefault("log", []).extend({"t": t, "line": line} for line in lines)
+        """Add lines to the log, stamped by the session's clock: they happen in it."""
+        clock = datetime.fromtimestamp(self.t0 + self.left_out + t, UTC)
+        stamp = clock.strftime("%m-%d %H:%M:%S")
+        self.rows.setdefault("log", []).extend(
+            {"t": t, "line": STAMP.sub(stamp, line, count=1)} for line in lines
+        )
         return self
 
     def every_second(self, source: str, start: float, end: float, row: Row) -> Self:

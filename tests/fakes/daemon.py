@@ -16,6 +16,9 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from sidecar import cli
+from tests.fakes.forked import Forked
+
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "sidecar")
 KEPT = frozenset(
@@ -49,8 +52,10 @@ def run_command(
 class Daemon:
     """A running daemon: what it says on stderr, and what it serves."""
 
-    def __init__(self, *arguments: str, env: Mapping[str, str] = {}) -> None:
-        self.process = subprocess.Popen(
+    def __init__(
+        self, *arguments: str, env: Mapping[str, str] = {}, process: Forked | None = None
+    ) -> None:
+        self.process = process or subprocess.Popen(
             [*COMMAND, *arguments],
             env=environment(env),
             stdout=subprocess.PIPE,
@@ -154,9 +159,14 @@ def values(text: str) -> dict[tuple[str, tuple[str, ...]], float]:
 
 
 @contextlib.contextmanager
-def daemon(*arguments: str, env: Mapping[str, str] = {}) -> Iterator[Daemon]:
-    """``run`` with these arguments, ended whatever happens."""
-    running = Daemon("run", "--listen", "127.0.0.1:0", *arguments, env=env)
+def daemon(*arguments: str, env: Mapping[str, str] = {}, forks: bool = False) -> Iterator[Daemon]:
+    """``run`` with these arguments, ended whatever happens.
+
+    ``forks``: as a fork of this process, which begins sooner; without ``env``.
+    """
+    command = ("run", "--listen", "127.0.0.1:0", *arguments)
+    process = Forked(lambda: cli.main(command)) if forks else None
+    running = Daemon(*command, env=env, process=process)
     try:
         running.listens()
         yield running

@@ -1,4 +1,4 @@
-"""A TLS server that answers for the log of one container as the Kubernetes API does."""
+"""A TLS server that answers for one pod, and the log of one container, as the Kubernetes API does."""
 
 import asyncio
 import ssl
@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from aiohttp import web
+
+from tests.fakes.kube_pods import PodTable
 
 Line = tuple[str, str]
 """Time as the runtime wrote it, and text."""
@@ -24,6 +26,7 @@ class KubeApi:
         self.asked: list[dict[str, str]] = []
         self.chunk = 0
         self.port = 0
+        self.pods = PodTable(self.is_known)
         self._cut: bytes | None = None
         self._ended = False
         self._is_stopped = False
@@ -54,7 +57,12 @@ class KubeApi:
     def stop(self) -> None:
         """End all streams."""
         self._is_stopped = True
+        self.pods.stop()
         self._notify()
+
+    def is_known(self, request: web.Request) -> bool:
+        """Whether a request bears a token that is valid now."""
+        return request.headers.get("Authorization") in {f"Bearer {t}" for t in self.tokens}
 
     def _notify(self) -> None:
         self._changed.set()
@@ -62,7 +70,7 @@ class KubeApi:
     async def answer(self, request: web.Request) -> web.StreamResponse:
         query = dict(request.query)
         self.asked.append(query)
-        if request.headers.get("Authorization") not in {f"Bearer {t}" for t in self.tokens}:
+        if not self.is_known(request):
             return web.Response(status=401)
         if self.status is not None:
             return web.Response(status=self.status)
@@ -159,6 +167,8 @@ async def running_api(folder: Path) -> AsyncIterator[KubeApi]:
     api = KubeApi(folder)
     app = web.Application()
     app.router.add_get("/api/v1/namespaces/lab/pods/{pod}/log", api.answer)
+    app.router.add_get("/api/v1/namespaces/lab/pods/{pod}", api.pods.get)
+    app.router.add_get("/api/v1/namespaces/lab/pods", api.pods.list)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
@@ -170,3 +180,13 @@ async def running_api(folder: Path) -> AsyncIterator[KubeApi]:
         # Handlers end by themselves, since a task that is cancelled is left for a moment.
         api.stop()
         await runner.cleanup()
+        await handshakes_end()
+
+
+async def handshakes_end() -> None:
+    """Let connections end that were broken off while they were made: asyncio does so by tasks."""
+    for _ in range(1000):
+        names = {getattr(task.get_coro(), "__name__", "") for task in asyncio.all_tasks()}
+        if "_accept_connection2" not in names:
+            return
+        await asyncio.sleep(0.001)

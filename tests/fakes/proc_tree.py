@@ -21,8 +21,21 @@ class ProcTree:
     def zombie(self, pid: int, ppid: int = 1, born: int = 100) -> None:
         self._write(pid, f"{pid} (vllm) Z {ppid} " + "0 " * 17 + f"{born} 0 0 0\n")
 
+    def pin(self, pid: int, locked_kib: int, pinned_kib: int) -> None:
+        """Write the part of ``status`` that tells of memory (``proc_pid_status(5)``)."""
+        (self.root / str(pid) / "status").write_text(
+            f"Name:\tvllm\nVmPeak:\t  999999 kB\nVmLck:\t{locked_kib:>8} kB\n"
+            f"VmPin:\t{pinned_kib:>8} kB\nVmHWM:\t  999999 kB\nThreads:\t9\n"
+        )
+
+    def name_space(self, number: int) -> None:
+        """The pid namespace that we are in."""
+        (self.root / "self" / "ns").mkdir(parents=True)
+        (self.root / "self" / "ns" / "pid").symlink_to(f"pid:[{number}]")
+
     def end(self, pid: int) -> None:
         place = self.root / str(pid)
+        (place / "status").unlink(missing_ok=True)
         for link in (place / "fd").iterdir():
             link.unlink()
         (place / "fd").rmdir()

@@ -1,7 +1,9 @@
 """A second kernel, 6.1, as a process: user-mode Linux whose root is this machine's, read-only."""
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -27,20 +29,25 @@ def run(script: str, directory: Path, *, memory: str = "256M", seconds: float = 
     init.chmod(0o755)
     kernel = shutil.which("linux.uml") or shutil.which("linux")
     assert kernel is not None
-    done = subprocess.run(
+    with subprocess.Popen(
         [kernel, f"mem={memory}", "root=/dev/root", "rootfstype=hostfs", "hostfs=/", "ro",
          f"init={init}", "con=null", "con0=fd:0,fd:1", "quiet",
          # What the guest's threads do not use, they need not have saved.
          "GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512BW"],
         env={"PATH": os.environ.get("PATH", ""), "HOME": str(directory), **_preload(directory)},
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        timeout=seconds,
-        check=False,
-    )  # fmt: skip
-    return done.stdout
+        start_new_session=True,
+    ) as guest:  # fmt: skip
+        try:
+            return guest.communicate(timeout=seconds)[0]
+        finally:
+            # The guest's processes are processes here, and outlive a kernel that was killed.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(guest.pid, signal.SIGKILL)
 
 
 def _preload(directory: Path) -> dict[str, str]:

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.parse.cgroup import V1_FILES, V2_FILES, parse_cgroup
+from sidecar.parse.cgroup import (
+    V1_FILES,
+    V2_FILES,
+    parse_available,
+    parse_cgroup,
+    parse_kills,
+    parse_limit,
+    parse_reclaimable,
+)
 
 RECORDINGS = Path(__file__).parents[1] / "data" / "recordings"
 
@@ -65,6 +73,74 @@ def test_a_file_that_is_missing_leaves_its_value_unknown() -> None:
     reading = parse_cgroup(2, "/x", {"memory.current": "5\n"})
     assert (reading.current, reading.events, reading.local_events) == (5, {}, None)
     assert (reading.peak, reading.limit) == (None, None)
+
+
+def test_what_the_kernel_takes_back_and_what_it_cannot_is_read() -> None:
+    """A real cgroup after its kill: the page cache is left."""
+    last = parse_cgroup(2, "/vllm", recorded("v2_host_oom")[-1]["files"])
+    assert last.reclaimable == 176128 + 69632 + 8880
+    assert (last.shmem, last.unevictable) == (8192, 0)
+
+
+V1_STAT = """cache 275877888
+inactive_file 8192
+active_file 159744
+hierarchical_memory_limit 9223372036854771712
+total_shmem 9068544
+total_inactive_file 126423040
+total_active_file 140386304
+total_unevictable 16777216
+"""
+
+
+def test_v1_counts_what_is_below_under_names_of_its_own() -> None:
+    reading = parse_cgroup(1, "/x", {"memory.stat": V1_STAT})
+    assert reading.reclaimable == 126423040 + 140386304
+    assert (reading.shmem, reading.unevictable) == (9068544, 16777216)
+
+
+@pytest.mark.parametrize("missing", ["active_file", "inactive_file", "slab_reclaimable"])
+def test_a_part_that_is_not_told_leaves_the_sum_unknown(missing: str) -> None:
+    stat = {"active_file": 1, "inactive_file": 2, "slab_reclaimable": 3}
+    del stat[missing]
+    text = "".join(f"{key} {value}\n" for key, value in stat.items())
+    assert parse_cgroup(2, "/x", {"memory.stat": text}).reclaimable is None
+    assert parse_reclaimable(2, text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "available"),
+    [
+        ("MemTotal: 9 kB\nMemFree: 1 kB\nMemAvailable:   24659464 kB\n", 24659464 * 1024),
+        ("MemAvailable: 4\n", None),
+        ("MemAvailable: many kB\n", None),
+        ("MemFree: 1 kB\n", None),
+        ("", None),
+    ],
+)
+def test_the_hosts_available_memory_is_in_kibibytes(text: str, available: int | None) -> None:
+    assert parse_available(text) == available
+
+
+@pytest.mark.parametrize(
+    ("text", "kills"),
+    [
+        ("oom_kill_disable 0\nunder_oom 1\noom_kill 3\n", 3),
+        ("low 0\noom_kill 4\noom_group_kill 1\n", 4),
+        ("oom_kill_disable 0\nunder_oom 0\n", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_a_count_of_kills_that_is_not_there_is_no_zero(text: str | None, kills: int | None) -> None:
+    """Linux before 4.13 has none in v1."""
+    assert parse_kills(text) == kills
+
+
+@given(st.sampled_from([1, 2]), st.text())
+def test_any_small_text_is_read_without_an_error(version: int, text: str) -> None:
+    for value in (parse_limit(version, text), parse_available(text), parse_kills(text)):
+        assert value is None or value >= 0
 
 
 @given(

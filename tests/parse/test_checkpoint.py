@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.catalog.signals import EVIDENCE
-from sidecar.model.checkpoint import Checkpoint, IncidentMemory
+from sidecar.model.checkpoint import (
+    CgroupMemory,
+    Checkpoint,
+    IncidentMemory,
+    PodMemory,
+    WindowMemory,
+)
 from sidecar.model.evidence import Evidence, Weight
 from sidecar.model.samples import Instant
 from sidecar.model.vocabulary import Cause, Kind, Phase, Severity, Source, Verdict
@@ -38,6 +44,23 @@ FULL = Checkpoint(
         seen=frozenset({(Cause.CUDA_OOM, "torch_oom"), (Cause.ENGINE_FAILURE, "engine_dead")}),
     ),
     preemption_total=51.0,
+    cgroup=CgroupMemory(
+        boot="b1",
+        path="/pod/a",
+        identity=41,
+        container="c" * 64,
+        counts={"all": 3, "local": 2},
+        gone=True,
+        witness_path="/pod",
+        witness_identity=40,
+        witness_kills=9,
+        children={"a#41": 3},
+        counted=1,
+    ),
+    kernel_position={"boot": "b1", "sequence": 1234},
+    processes={7: "VLLM::Worker_TP0"},
+    pod=PodMemory(uid="u", restarts={"vllm": 3}),
+    unjudged=(WindowMemory(995.0, 1010.0, (ROOT,), kills_unseen=True),),
 )
 
 

@@ -4,6 +4,7 @@ import gzip
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -47,17 +48,54 @@ def recorded(name: str) -> list[str]:
         return [json.loads(line)["line"] for line in file]
 
 
+def corpus() -> list[dict[str, Any]]:
+    with (RECORDINGS.parent / "logs.jsonl").open() as file:
+        return [json.loads(line) for line in file]
+
+
 @pytest.mark.parametrize(
-    ("recording", "pid", "comm"),
+    ("recording", "pid", "comm", "trigger"),
     [
-        ("f1_host_oom_enginecore", 23802, "VLLM::EngineCor"),
-        ("v2_host_oom", 725, "VLLM::Worker"),
+        ("f1_host_oom_enginecore", 23802, "VLLM::EngineCor", "python"),
+        ("v2_host_oom", 725, "VLLM::Worker", "python3"),
     ],
 )
-def test_a_recorded_kill_is_one_kill(recording: str, pid: int, comm: str) -> None:
+def test_a_recorded_kill_is_one_kill(recording: str, pid: int, comm: str, trigger: str) -> None:
     (kill,) = fold(*recorded(recording))
     assert (kill.pid, kill.comm, kill.kind) == (pid, comm, Kind.CGROUP)
+    assert kill.trigger == trigger
     assert (kill.limit_cgroup, kill.victim_cgroup) == ("/vllm", "/vllm")
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ("c042", [(3742074, "lmcache", Kind.SYSTEM, None)]),
+        ("c083", [(265, "plymouthd", Kind.SYSTEM, "kswapd0")]),
+        ("c106", [(461754, "pt_main_thread", Kind.CGROUP, None)]),
+        ("c110", []),
+        (
+            "c111",
+            [
+                (15617, "python3", Kind.CGROUP, None),
+                (15674, "python3", Kind.CGROUP, None),
+                (15784, "python3", Kind.SYSTEM, None),
+                (15925, "(resolved)", Kind.SYSTEM, None),
+            ],
+        ),
+        ("c114", []),
+        ("c120", [(1877, "influxd", Kind.SYSTEM, None)]),
+        ("c174", [(16014, "cicc", Kind.SYSTEM, None)]),
+        ("c221", []),
+        ("c250", []),
+    ],
+)
+def test_lines_from_public_reports_tell_the_kills_that_they_show(
+    entry: str, told: list[tuple[int, str, Kind, str | None]]
+) -> None:
+    (lines,) = (one["lines"] for one in corpus() if one["id"] == entry)
+    found = [(kill.pid, kill.comm, kill.kind, kill.trigger) for kill in fold(*lines)]
+    assert found == told
 
 
 def test_the_kill_is_given_with_the_summary_and_the_verdict_adds_nothing() -> None:
@@ -135,24 +173,39 @@ def test_a_summary_in_pieces_is_put_together() -> None:
 def test_a_cut_summary_that_nothing_follows_is_given_after_a_while() -> None:
     folding = KernelFold()
     assert folding.feed(SUMMARY[:60], at(0)) == ()
-    assert folding.undecided
+    assert folding.undecided(at(0.1))
     assert folding.flush(at(0.1)) == ()
     (kill,) = folding.flush(at(2))
     assert (kill.pid, kill.kind) == (None, Kind.CGROUP)
+    assert not folding.undecided(at(2))
+    assert folding.feed(VERDICT, at(3)) == ()
 
 
-def test_a_group_kill_is_one_kill_though_the_victim_is_printed_twice() -> None:
-    group = "Tasks in /kubepods/pod1/c1 are going to be killed due to memory.oom.group set"
-    member = VERDICT.replace("23802", "23900")
-    assert [kill.pid for kill in fold(SUMMARY, VERDICT, group, VERDICT, member)] == [23802]
+GROUP = "Tasks in /kubepods/pod1{} are going to be killed due to memory.oom.group set"
+MEMBER = VERDICT.replace("23802", "23900")
 
 
-def test_a_group_above_the_victim_tells_of_members_in_other_cgroups() -> None:
-    group = "Tasks in /kubepods/pod1 are going to be killed due to memory.oom.group set"
-    member = VERDICT.replace("23802", "23900")
-    kills = fold(SUMMARY, VERDICT, group, VERDICT, member)
+def test_a_group_kill_tells_each_member_once_though_the_victim_is_printed_twice() -> None:
+    victim, member = fold(SUMMARY, VERDICT, GROUP.format("/c1"), VERDICT, MEMBER)
+    assert (victim.pid, member.pid) == (23802, 23900)
+    assert (member.kind, member.limit_cgroup) == (Kind.CGROUP, "/kubepods/pod1")
+    assert member.victim_cgroup == "/kubepods/pod1/c1"
+
+
+def test_a_group_above_the_victim_does_not_tell_where_its_members_lived() -> None:
+    kills = fold(SUMMARY, VERDICT, GROUP.format(""), VERDICT, MEMBER)
     assert [kill.pid for kill in kills] == [23802, 23900]
-    assert (kills[1].kind, kills[1].limit_cgroup) == (Kind.CGROUP, "/kubepods/pod1")
+    assert (kills[1].limit_cgroup, kills[1].victim_cgroup) == ("/kubepods/pod1", None)
+
+
+def test_a_member_that_is_about_to_end_by_itself_is_not_killed() -> None:
+    spared = (
+        "Memory cgroup out of memory: OOM victim 23900 (VLLM::Worker) is already exiting. "
+        "Skip killing the task"
+    )
+    assert is_about_kills(spared)
+    assert [kill.pid for kill in fold(SUMMARY, VERDICT, GROUP.format("/c1"), spared)] == [23802]
+    assert fold(SUMMARY[:60], spared) == []
 
 
 def test_a_verdict_without_a_summary_stands_alone() -> None:
@@ -186,9 +239,20 @@ def test_a_process_may_have_any_name() -> None:
     assert fold(SUMMARY.replace("VLLM::EngineCor", r"\xc3\xa9t\xc3\xa9"))[0].comm == "été"
 
 
-def test_the_same_pid_much_later_is_another_kill() -> None:
-    assert len(fold(SUMMARY, SUMMARY, step=1)) == 1
-    assert len(fold(SUMMARY, SUMMARY, step=120)) == 2
+def test_a_pid_that_comes_back_is_another_kill_and_a_repeated_line_is_not() -> None:
+    assert len(fold(SUMMARY, VERDICT, SUMMARY, VERDICT, step=1)) == 1
+    assert len(fold(SUMMARY, VERDICT, SUMMARY, VERDICT, step=10)) == 2
+    assert len(fold(VERDICT, VERDICT, step=10)) == 2
+
+
+def test_the_records_own_time_tells_old_kills_apart_that_are_read_at_once() -> None:
+    first, second = "6,1,1000000,-;", "6,2,9000000000,-;"
+    assert len(fold(first + SUMMARY, second + SUMMARY, step=0)) == 2
+    assert len(fold(first + SUMMARY, first + SUMMARY, step=120)) == 1
+
+
+def test_a_verdict_may_come_before_its_summary() -> None:
+    assert [kill.pid for kill in fold(VERDICT, SUMMARY)] == [23802]
 
 
 def test_a_thousand_kills_are_a_thousand() -> None:

@@ -11,7 +11,8 @@ import pytest
 from sidecar.clock import Clock
 from sidecar.model.readings import KernelReading
 from sidecar.model.vocabulary import Fault, Source
-from sidecar.sources.kernel_log import KernelLogSource, _Kmsg
+from sidecar.sources.kernel_log import KernelLogSource
+from sidecar.sources.kernel_places import Kmsg
 
 SUMMARY = (
     "6,595,1397749679,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,"
@@ -163,14 +164,14 @@ def test_a_device_that_only_ever_fails_is_given_up() -> None:
         raise OSError(errno.EINVAL, "Invalid argument")
 
     with pytest.raises(OSError, match="Invalid"):
-        _Kmsg(-1, read).read(4096)
+        Kmsg(-1, read).read(4096)
 
 
 async def test_a_device_that_refuses_is_denied(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> int:
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
-    monkeypatch.setattr("sidecar.sources.kernel_log.os.open", refuse)
+    monkeypatch.setattr("sidecar.sources.kernel_places.os.open", refuse)
     source = KernelLogSource(Clock(), path=log)
     await source.open()
     assert (await source.sample()).fault is Fault.DENIED
@@ -202,6 +203,10 @@ def test_overwritten_records_are_counted_by_their_numbers() -> None:
             raise step
         return step
 
-    device = _Kmsg(-1, read)
-    assert device.read(100) == ["6,10,1,-;a", "6,25,2,-;b", "6,27,3,-;c"]
+    device = Kmsg(-1, read)
+    assert device.read(100) == [
+        ("6,10,1,-;a", (10,)),
+        ("6,25,2,-;b", (25,)),
+        ("6,27,3,-;c", (27,)),
+    ]
     assert device.lost == 14 + 1

@@ -1,8 +1,10 @@
 """The server's processes are all found, orphans too, and nobody else's."""
 
 import asyncio
+import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from sidecar.clock import Clock
 from sidecar.model.readings import ProcessReading
 from sidecar.model.vocabulary import Fault, Source
+from sidecar.recording import read_processes
 from sidecar.sources.process import ProcessSource
 from tests.fakes.proc_tree import ProcTree
 
@@ -120,6 +123,99 @@ async def test_a_pid_that_never_was_is_absent_and_found_when_it_comes(tree: Proc
     await watched.close()
 
 
+async def read(watched: ProcessSource) -> ProcessReading:
+    reading = (await watched.sample()).reading
+    assert isinstance(reading, ProcessReading)
+    return reading
+
+
+async def test_the_first_process_and_when_each_began_are_told(tree: ProcTree) -> None:
+    watched = source(tree, pid=100)
+    reading = await read(watched)
+    assert reading.root == 100
+    assert [one.born for one in reading.processes] == [200, 210, 220]
+    tree.end(100)
+    assert (await read(watched)).root is None
+    await watched.close()
+
+
+async def test_an_orphan_that_holds_the_port_is_not_the_server(tree: ProcTree) -> None:
+    tree.listen({8000: 777})
+    for pid in (100, 101):
+        tree.hold(pid, 777)
+    watched = source(tree, port=8000)
+    await pids(watched)
+    tree.end(100)
+    for _ in range(3):
+        reading = await read(watched)
+        assert (reading.root, [one.pid for one in reading.processes]) == (None, [101, 102])
+    tree.start(300, 50, "vllm", born=900)
+    tree.start(301, 300, "VLLM::EngineCor", born=910)
+    tree.listen({8000: 999})
+    tree.hold(300, 999)
+    reading = await read(watched)
+    assert (reading.root, [one.pid for one in reading.processes]) == (300, [101, 102, 300, 301])
+    await watched.close()
+
+
+async def test_a_front_end_that_listens_for_the_server_leads_to_it(tree: ProcTree) -> None:
+    tree.start(103, 100, "vllm-rs", born=205)
+    tree.listen({8000: 777})
+    tree.hold(103, 777)
+    watched = source(tree, port=8000)
+    reading = await read(watched)
+    assert (reading.root, [one.pid for one in reading.processes]) == (100, [100, 101, 102, 103])
+    await watched.close()
+
+
+async def test_pinned_memory_is_read_where_it_is_told_and_else_unknown(tree: ProcTree) -> None:
+    tree.pin(101, locked_kib=8, pinned_kib=1000)
+    tree.pin(102, locked_kib=0, pinned_kib=0)
+    watched = source(tree, pid=100)
+    assert [one.pinned for one in (await read(watched)).processes] == [None, 1008 * 1024, 0]
+    tree.pin(101, locked_kib=0, pinned_kib=2000)
+    for _ in range(11):
+        assert (await read(watched)).processes[1].pinned == 1008 * 1024
+    assert (await read(watched)).processes[1].pinned == 2000 * 1024
+    await watched.close()
+
+
+async def test_a_status_that_is_no_status_is_unknown(tree: ProcTree) -> None:
+    (tree.root / "100" / "status").write_bytes(b"VmPin:\nVmLck:\t many kB\n\xff")
+    watched = source(tree, pid=100)
+    assert (await read(watched)).processes[0].pinned is None
+    await watched.close()
+
+
+@pytest.mark.parametrize(("number", "is_host"), [(4026531836, True), (4026532501, False)])
+async def test_pids_are_the_hosts_in_its_own_namespace_only(
+    tree: ProcTree, number: int, *, is_host: bool
+) -> None:
+    tree.name_space(number)
+    watched = source(tree, pid=100)
+    assert (await read(watched)).host_pids is is_host
+    await watched.close()
+
+
+async def test_where_the_namespace_is_hidden_pids_are_not_taken_for_the_hosts(
+    tree: ProcTree,
+) -> None:
+    watched = source(tree, pid=100)
+    assert not (await read(watched)).host_pids
+    await watched.close()
+
+
+async def test_what_is_recorded_is_read_as_it_was_seen(tree: ProcTree) -> None:
+    tree.pin(101, locked_kib=0, pinned_kib=4)
+    rows: list[Mapping[str, object]] = []
+    watched = ProcessSource(
+        Clock(), limit_s=10, pid=100, proc_root=tree.root, tap=lambda _, row: rows.append(row)
+    )
+    reading = await read(watched)
+    assert read_processes(json.loads(json.dumps(rows[0]))) == reading
+    await watched.close()
+
+
 async def test_real_processes_and_a_real_listener_are_found() -> None:
     program = (
         "import socket, subprocess, sys\n"
@@ -141,6 +237,9 @@ async def test_real_processes_and_a_real_listener_are_found() -> None:
     watched = ProcessSource(Clock(), limit_s=30, port=port)
     assert await pids(watched) == sorted([server.pid, child])
     assert watched.root_pid == server.pid
+    (mine, _) = (await read(watched)).processes
+    assert mine.born is not None
+    assert mine.pinned == 0
     await server.communicate(b"x\n")
     assert await pids(watched) == []
     await watched.close()

@@ -6,33 +6,24 @@ counted.
 """
 
 import http.client
-import socket
-import ssl
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from sidecar.model.vocabulary import Fault
+from sidecar.sources.kube_api import Access, KubeApi, Refusal, fault_of
 from sidecar.sources.log_places.base import LOOKBACK_BYTES
 from sidecar.sources.log_places.channel import Block, Channel
 from sidecar.sources.log_places.lines import LineCutter
 from sidecar.sources.log_places.position import PodPosition
 
-SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where the kubelet puts ``token``, ``ca.crt`` and ``namespace``."""
+__all__ = ["Access", "Container", "KubernetesFeed"]
+
 _CHUNK_BYTES: Final = 64 * 1024
 _LOOKBACK_LINES: Final = 2000
-_ANSWER_LIMIT_S: Final = 10.0
-"""Seconds for the connection and the head of an answer. Its body may be silent for hours."""
-_MOST_TOKEN: Final = 64 * 1024
-_KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
-"""Seconds of silence, seconds between probes, probes: a peer that is gone shows after 30 s."""
 _BEGIN: Final = PodPosition("1970-01-01T00:00:00Z", 0)
-_OK: Final = 200
 _STATUS_FAULTS: Final = {
     # 400: the container has not begun yet, or there is no such container in the pod.
     400: Fault.ABSENT,
@@ -40,15 +31,6 @@ _STATUS_FAULTS: Final = {
     403: Fault.DENIED,
     404: Fault.ABSENT,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """Where the API is and who we are. ``host`` None: we do not run in a cluster."""
-
-    host: str | None
-    port: int = 443
-    account: Path = SERVICE_ACCOUNT
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,36 +46,19 @@ class KubernetesFeed:
     """Follows one container of a pod through restarts of it, of the API and of tokens."""
 
     def __init__(self, access: Access, container: Container) -> None:
-        self._access = access
+        self._api = KubeApi(access)
         self._container = container
-        self._socket: socket.socket | None = None
-        self._stopped = False
 
     def run(self, channel: Channel) -> Fault | None:
         """Look back once; then tell the end of the run before, if there is one, and follow."""
         try:
             return self._run(channel)
-        except ssl.SSLCertVerificationError:
-            return Fault.DENIED
-        except ConnectionRefusedError:
-            return Fault.REFUSED
-        except TimeoutError:
-            return Fault.TIMEOUT
-        except (FileNotFoundError, socket.gaierror):
-            return Fault.ABSENT
-        except PermissionError:
-            return Fault.DENIED
-        except (OSError, http.client.HTTPException):
-            return Fault.DISCONNECTED
+        except (OSError, http.client.HTTPException) as error:
+            return fault_of(error)
 
     def interrupt(self) -> None:
         """Break the connection."""
-        self._stopped = True
-        held = self._socket
-        if held is not None:
-            with suppress(OSError):
-                # Not the TLS socket's own method, which would change it under its reader.
-                socket.socket.shutdown(held, socket.SHUT_RDWR)
+        self._api.interrupt()
 
     def _run(self, channel: Channel) -> Fault | None:
         at = channel.position
@@ -146,54 +111,17 @@ class KubernetesFeed:
         return None
 
     def _get(self, how: Mapping[str, str]) -> "http.client.HTTPResponse | Fault":
-        token = self._read("token")
-        namespace = self._container.namespace or self._read("namespace")
-        if self._access.host is None or self._container.pod is None:
+        namespace = self._container.namespace or self._api.namespace()
+        if self._container.pod is None or not self._api.is_in_cluster:
             return Fault.ABSENT
-        if isinstance(token, Fault):
-            return token
         if isinstance(namespace, Fault):
             return namespace
-        query = urlencode({"container": self._container.name, "timestamps": "true", **how})
         path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(self._container.pod)}/log"
-        connection = self._connected(self._access.host)
-        headers = {"Authorization": f"Bearer {token}", "Accept": "*/*", "Connection": "close"}
-        connection.request("GET", f"{path}?{query}", headers=headers)
-        answer = connection.getresponse()
-        if answer.status != _OK:
-            answer.close()
+        query = {"container": self._container.name, "timestamps": "true", **how}
+        answer = self._api.get(path, query, endless=True)
+        if isinstance(answer, Refusal):
             return _STATUS_FAULTS.get(answer.status, Fault.HTTP_STATUS)
-        if self._socket is not None:
-            self._socket.settimeout(None)
         return answer
-
-    def _connected(self, host: str) -> http.client.HTTPSConnection:
-        authority = self._access.account / "ca.crt"
-        connection = http.client.HTTPSConnection(
-            host,
-            self._access.port,
-            timeout=_ANSWER_LIMIT_S,
-            context=ssl.create_default_context(cafile=authority),
-        )
-        connection.connect()
-        self._socket = connection.sock
-        connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in _KEEPALIVE:
-            connection.sock.setsockopt(socket.IPPROTO_TCP, option, value)
-        if self._stopped:
-            self.interrupt()
-        return connection
-
-    def _read(self, name: str) -> str | Fault:
-        """A file of the service account, as it is now: the kubelet renews them."""
-        try:
-            with (self._access.account / name).open("rb") as file:
-                text = file.read(_MOST_TOKEN).decode("ascii", "replace").strip()
-        except FileNotFoundError:
-            return Fault.ABSENT
-        except OSError:
-            return Fault.DENIED
-        return text if text.isascii() and text.isprintable() and text else Fault.DENIED
 
 
 def _lines_of(

@@ -1,0 +1,1 @@
+"""Where the server's memory cgroup is, and what one look at it reads. All of it blocks."""
