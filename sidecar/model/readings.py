@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sidecar.model.limits import Limits
 from sidecar.model.vocabulary import Fault, Kind, TerminationReason, Way
 
 
@@ -50,10 +51,11 @@ class MetricsReading:
 
 @dataclass(frozen=True, slots=True)
 class HealthReading:
-    """The status code of the health endpoint; the version, where it was asked for just now."""
+    """The status code of the health endpoint; version and limits, where they were asked for just now."""
 
     status: int
     version: str | None = None
+    limits: Limits = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,12 +238,14 @@ class ProcessReading:
     """The server's process tree; empty when none of its processes lives.
 
     ``root``: pid of the server's first process, None where it is dead. ``host_pids``: whether pids are
-    those of the host, as the kernel log gives them; in a container they are others.
+    those of the host, as the kernel log gives them; in a container they are others. ``limits``: those
+    on the command line of the first process.
     """
 
     processes: tuple[Process, ...]
     root: int | None = None
     host_pids: bool = True
+    limits: Limits = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

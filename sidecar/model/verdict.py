@@ -1,8 +1,10 @@
 """What a window is judged to be, and for which causes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from sidecar.model.advice import Advice, Lever
+from sidecar.model.budget import Budget
 from sidecar.model.evidence import Evidence
 from sidecar.model.vocabulary import Cause, Confidence, Kind, Phase, Severity, Verdict
 from sidecar.model.window import Window
@@ -22,10 +24,12 @@ class CauseFound:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The verdict of a closed window."""
+    """The verdict of a closed window; budgets by engine; the lever."""
 
     window: Window
     verdict: Verdict
     severity: Severity | None
     causes: tuple[CauseFound, ...]
     observable: Mapping[Cause, bool]
+    budgets: Mapping[str, Budget] = field(default_factory=dict)
+    advice: Advice = field(default_factory=lambda: Advice(Lever.NONE))

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sidecar.model.budget import GpuBudget
 from sidecar.model.evidence import Evidence
+from sidecar.model.limits import Limits
 from sidecar.model.readings import Histogram
 from sidecar.model.vocabulary import (
     Fault,
@@ -63,6 +65,7 @@ class Window:
     ``kills_unseen``: the memory cgroup was removed, and nobody tells whether it counted a kill.
     ``records_lost``: the kernel log ran over before it was read.
     ``gpu_utilization``: mean over the window's samples by GPU index, 0 to 1.
+    ``limits``: what is known of the server's limits at the window's end. ``gpus``: the GPUs then.
     ``info``: the server's configuration as last shown in the window (closed set of keys).
     """
 
@@ -86,5 +89,7 @@ class Window:
     kills_unseen: bool = False
     records_lost: bool = False
     naming_generation: str | None = None
+    limits: Limits = field(default_factory=dict)
+    gpus: tuple[GpuBudget, ...] = ()
     gpu_utilization: Mapping[int, float] = field(default_factory=dict)
     info: Mapping[str, str] = field(default_factory=dict)
