@@ -136,7 +136,8 @@ class Settings(BaseSettings):
     Default none: counters begin at 0 and logs at their end."""
 
     cgroup: str = "auto"
-    """``auto``: the server's, by its pid; ``off``; or the directory of a memory cgroup."""
+    """``auto``: the server's, by its pid; ``off``; or the directory of a memory cgroup, its name, or a
+    container's id as Kubernetes and docker print it (``containerd://...``)."""
 
     pid: Literal["auto"] | Annotated[int, Field(gt=0)] = "auto"
     """Pid of the server; ``auto``: the process that listens on the target's port."""

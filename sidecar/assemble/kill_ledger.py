@@ -54,7 +54,7 @@ class KillLedger:
 
     def see_again(self, before: CgroupMemory, reading: CgroupReading) -> Toll:
         """The same cgroup: what rose was counted in it."""
-        counts = counts_of(reading)
+        counts = counts_of(reading, before.counts)
         toll = rise_of(before.counts, counts)
         witness = reading.witness
         if witness is None or witness.settled:
@@ -123,13 +123,18 @@ def is_same_witness(before: CgroupMemory, witness: Witness) -> bool:
     )
 
 
-def counts_of(reading: CgroupReading) -> dict[str, int]:
-    """The counters that a look could read. v1 and Linux before 5.2 count here what is below, too."""
+def counts_of(reading: CgroupReading, before: Mapping[str, int] | None = None) -> dict[str, int]:
+    """The counters that a look could read.
+
+    Where kills in the cgroup itself are not counted apart (v1, Linux before 5.2, or this look did not
+    read them), all that rose since the look ``before`` are taken for its own.
+    """
     counts: dict[str, int] = {}
     if "oom_kill" in reading.events:
-        local = reading.local_events or {}
-        counts[ALL] = reading.events["oom_kill"]
-        counts[LOCAL] = local.get("oom_kill", counts[ALL])
+        every = counts[ALL] = reading.events["oom_kill"]
+        known = before or {}
+        guess = known.get(LOCAL, every) + risen(known.get(ALL, every), every)
+        counts[LOCAL] = (reading.local_events or {}).get("oom_kill", guess)
     if "oom_group_kill" in reading.events:
         counts[GROUP] = reading.events["oom_group_kill"]
     if reading.userspace_kills is not None:

@@ -56,6 +56,10 @@ def test_a_kill_below_is_told_from_one_of_our_own() -> None:
     assert tolls(look(0, local=0), look(3, local=1))[1] == Toll(own=1, below=2)
 
 
+def test_a_look_that_could_not_read_the_local_count_takes_what_rose_for_our_own() -> None:
+    assert tolls(look(3, local=0), look(4), look(4, local=1))[1:] == [Toll(own=1), Toll()]
+
+
 def test_a_kill_between_the_last_look_and_the_removal_is_told_from_above() -> None:
     assert tolls(look(0, above=4), gone(5))[1] == Toll(witnessed=1)
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from sidecar.model.vocabulary import Fault, Way
 from sidecar.parse.cgroup import V1_FILES, V2_FILES, parse_bytes
+from sidecar.sources.cgroup_places.mounts import is_there
 
 _FILE_BYTES: Final = 65536
 _LEAF_LINKS: Final = 2
@@ -62,7 +63,7 @@ def look_at(directory: Directory) -> Look | Fault:
     if not files:
         if denied:
             return Fault.DENIED
-        return Fault.UNSUPPORTED if directory.path.exists() else Look(None, None)
+        return Fault.UNSUPPORTED if is_there(directory.path) else Look(None, None)
     unified = directory.version != 1
     return Look(
         identity=about.st_ino,

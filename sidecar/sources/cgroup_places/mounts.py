@@ -113,11 +113,20 @@ def membership(text: str) -> Member | None:
 
 def memory_version(directory: Path) -> int | None:
     """The version of the memory cgroup that a directory is; None for any other directory."""
-    if (directory / "memory.usage_in_bytes").exists():
+    if is_there(directory / "memory.usage_in_bytes"):
         return 1
-    if any((directory / name).exists() for name in ("memory.events", "memory.current")):
+    if any(is_there(directory / name) for name in ("memory.events", "memory.current")):
         return 2
     return None
+
+
+def is_there(path: Path) -> bool:
+    """Whether we can see a file. Never an error: the root of another's process may be closed to us."""
+    try:
+        path.stat()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def is_top(directory: Path) -> bool:

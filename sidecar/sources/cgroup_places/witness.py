@@ -20,7 +20,7 @@ from sidecar.sources.cgroup_places.directory import (
     optional_text,
     text_of,
 )
-from sidecar.sources.cgroup_places.mounts import memory_version
+from sidecar.sources.cgroup_places.mounts import is_there, memory_version
 
 CHILDREN_MOST: Final = 512
 _TRIES: Final = 3
@@ -166,7 +166,7 @@ def _kills_of_child(path: Path, version: int) -> dict[str, int]:
         identity = path.stat().st_ino
         kills = parse_kills(text_of(path / NAMES[version].kills))
     except OSError:
-        if path.exists():
+        if is_there(path):
             raise
         return {}
     if kills is None:
