@@ -5,14 +5,16 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from sidecar.advise.memory import Advisor
 from sidecar.assemble.process_roles import count_parties, orphans
 from sidecar.assemble.server import Server
 from sidecar.assemble.window import OpenWindow
 from sidecar.classify.decide import find_failures, find_observable, judge
 from sidecar.classify.policy import Policy
 from sidecar.classify.preemption import is_lasting
+from sidecar.derive import budgets
 from sidecar.derive.episodes import Episodes
 from sidecar.derive.host_growth import HostGrowth, foresee
 from sidecar.derive.totals import Totals
@@ -50,6 +52,7 @@ class Pipeline:
         self.episodes = Episodes(window_s=window_s)
         self.totals = Totals()
         self.growth = HostGrowth()
+        self.advisor = Advisor()
         self.open: OpenWindow | None = None
         self.unexplained: OpenWindow | None = None
         self.beyond_in_a_row = 0
@@ -92,6 +95,7 @@ class Pipeline:
             kernel_position=self.server.kernel_position,
             processes=dict(self.server.host.pids),
             pod=self.server.pod.memory(),
+            advice=self.advisor.checkpoint(),
             unjudged=tuple(
                 window.memory(KEPT_EVIDENCE)
                 for window in (self.unexplained, self.open)
@@ -111,6 +115,7 @@ class Pipeline:
         self.server.host.remember(checkpoint.cgroup, checkpoint.processes)
         self.server.kernel_position = checkpoint.kernel_position
         self.server.pod.remember(checkpoint.pod)
+        self.advisor.restore(checkpoint.advice)
         for memory in checkpoint.unjudged:
             self.reopen(memory, now)
 
@@ -183,6 +188,9 @@ class Pipeline:
             beyond_before=self.beyond_in_a_row,
             standing=self.server.standing,
         )
+        judgement = replace(judgement, budgets=budgets.measure(frozen))
+        advice = self.advisor.advise(judgement, self.server.version)
+        judgement = replace(judgement, advice=advice)
         self.server.standing = find_failures(frozen) or self.server.standing
         self.totals.windows[judgement.verdict] += 1
         for cause in judgement.causes:

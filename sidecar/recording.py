@@ -33,6 +33,7 @@ from sidecar.model.samples import Instant, Sample, Tick
 from sidecar.model.vocabulary import Fault, Party, Source
 from sidecar.parse.cgroup_row import read_cgroup_row
 from sidecar.parse.kernel_line import KernelFold
+from sidecar.parse.launch_arguments import limits_of_row
 from sidecar.parse.log_match import read_line
 from sidecar.parse.metric_roles import ExpositionReader
 
@@ -223,6 +224,32 @@ def whole(value: str | float) -> int:
     return number
 
 
+def size_of(value: object) -> int | None:
+    """Bytes, None where the recording has none.
+
+    Raises:
+        ValueError: there are less than none.
+    """
+    size = optional_int(value)
+    if size is not None and size < 0:
+        raise ValueError("a negative size")
+    return size
+
+
+def share_of(percent: str | float | None) -> float | None:
+    """A share of 0 to 1 from percent, None where the recording has none.
+
+    Raises:
+        ValueError: it is no share.
+    """
+    if percent is None:
+        return None
+    share = float(percent) / 100
+    if not 0 <= share <= 1:
+        raise ValueError("no share")
+    return share
+
+
 def read_processes(row: Row) -> ProcessReading:
     """One listing. Where the first process is not told, it is the eldest that bears its name."""
     processes = tuple(
@@ -240,6 +267,7 @@ def read_processes(row: Row) -> ProcessReading:
         processes,
         root=optional_int(row["root"]) if "root" in row else next(named, None),
         host_pids=row.get("host_pids") is not False,
+        limits=limits_of_row(row.get("limits", {})),
     )
 
 
@@ -255,20 +283,19 @@ def read_nvml(row: Row) -> Reading | Fault:
 def read_gpu(gpu: Mapping[str, Any]) -> Gpu:
     """One GPU; the recording gives utilisation in percent."""
     memory = gpu.get("memory") or {}
-    utilization = gpu.get("utilization")
     processes = gpu.get("processes")
     return Gpu(
         index=whole(gpu["index"]),
         uuid=str(gpu.get("uuid", "")),
         name=str(gpu.get("name", "")),
-        total=optional_int(memory.get("total")),
-        used=optional_int(memory.get("used")),
-        free=optional_int(memory.get("free")),
-        reserved=optional_int(memory.get("reserved")),
-        utilization=None if utilization is None else float(utilization) / 100,
+        total=size_of(memory.get("total")),
+        used=size_of(memory.get("used")),
+        free=size_of(memory.get("free")),
+        reserved=size_of(memory.get("reserved")),
+        utilization=share_of(gpu.get("utilization")),
         processes=None
         if processes is None
-        else tuple(GpuProcess(whole(p["pid"]), optional_int(p.get("used"))) for p in processes),
+        else tuple(GpuProcess(whole(p["pid"]), size_of(p.get("used"))) for p in processes),
         mig=bool(gpu.get("mig", False)),
         lost=bool(gpu.get("lost", False)),
     )

@@ -22,7 +22,7 @@ from sidecar.sources.log_places.position import from_json
 from sidecar.sources.log_places.spec import KubernetesSpec, parse_spec
 from sidecar.sources.nvml import NvmlSource
 from sidecar.sources.process import ProcessSource
-from sidecar.sources.vllm_health import VllmHealthSource
+from sidecar.sources.vllm_health import Asked, VllmHealthSource
 from sidecar.sources.vllm_log import VllmLogSource
 from sidecar.sources.vllm_metrics import VllmMetricsSource
 
@@ -63,7 +63,7 @@ def build_sources(
             clock,
             settings.target + settings.health_path,
             limit_s=SCRAPE_LIMIT_S,
-            version_url=f"{settings.target}/version",
+            asked=Asked.of(settings.target),
             token_file=settings.target_token_file,
             ca_file=settings.target_ca_file,
         ),

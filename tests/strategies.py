@@ -9,7 +9,10 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from sidecar.catalog import vllm_metrics as roles
+from sidecar.model.advice import Advice, Lever, Step
+from sidecar.model.budget import Binding, Budget, GpuBudget, Lengths, Sight
 from sidecar.model.evidence import Evidence, Weight
+from sidecar.model.limits import Known, Limit, Origin
 from sidecar.model.readings import CgroupReading, Gpu, Histogram, NvmlReading
 from sidecar.model.report import ClockStatus, EvidenceKey, LogStatus, Report, SourceStatus
 from sidecar.model.samples import Instant
@@ -79,6 +82,49 @@ INFO = st.dictionaries(
 )
 
 
+LIMITS = st.dictionaries(
+    st.sampled_from(Limit), st.builds(Known, value=st.floats(), origin=st.sampled_from(Origin))
+)
+FIGURES = st.none() | st.floats()
+LENGTHS = st.builds(Lengths, mean=FIGURES, p50=FIGURES, p95=FIGURES, p99=FIGURES)
+BUDGETS = st.builds(
+    Budget,
+    capacity=FIGURES,
+    demand=FIGURES,
+    per_running=FIGURES,
+    headroom=FIGURES,
+    recomputed=FIGURES,
+    prompt=LENGTHS,
+    output=LENGTHS,
+    waiting_by_reason=st.dictionaries(
+        st.sampled_from(["capacity", "deferred"]) | TEXT, st.floats(), max_size=3
+    ),
+    admission_used=FIGURES,
+    binding=st.sampled_from(Binding),
+)
+GPU_BUDGETS = st.builds(
+    GpuBudget,
+    index=st.integers(-5, 200),
+    vllm=BYTES,
+    cotenant=BYTES,
+    free_durable=BYTES,
+    sight=st.sampled_from(Sight),
+)
+ADVICE = st.builds(
+    Advice,
+    lever=st.sampled_from(Lever),
+    because=st.lists(TEXT, max_size=3).map(tuple),
+    cost=TEXT,
+    step=st.none()
+    | st.builds(Step, setting=st.none() | st.sampled_from(Limit), value=FIGURES, now=FIGURES),
+    step_words=TEXT,
+    verify=TEXT,
+    rollback=TEXT,
+    rejected=st.dictionaries(st.sampled_from(Lever), TEXT, max_size=3),
+    resting=st.booleans(),
+)
+
+
 @st.composite
 def crowds(draw: st.DrawFn) -> dict[str, EngineWindow]:
     """Engines: a few with any name, and up to 400 numbered ones."""
@@ -122,6 +168,8 @@ WINDOWS = st.builds(
     blind=st.booleans(),
     stalled_s=st.floats(),
     gpu_utilization=st.dictionaries(st.integers(), st.floats(), max_size=4),
+    limits=LIMITS,
+    gpus=st.lists(GPU_BUDGETS, max_size=3).map(tuple),
     info=INFO,
 )
 OBSERVABLE = st.dictionaries(st.sampled_from(Cause), st.booleans())
@@ -132,6 +180,8 @@ JUDGEMENTS = st.builds(
     severity=st.none() | st.sampled_from(Severity),
     causes=st.lists(CAUSES_FOUND, max_size=3).map(tuple),
     observable=OBSERVABLE,
+    budgets=st.dictionaries(st.integers(0, 90).map(str) | TEXT, BUDGETS, max_size=4),
+    advice=ADVICE,
 )
 STATUSES = st.builds(
     SourceStatus,

@@ -4,8 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from sidecar.assemble.counters import Counters
+from sidecar.assemble.gpus import Gpus
 from sidecar.assemble.host_memory import HostMemory, evidence_of, survivors
 from sidecar.assemble.incident import Incidents
+from sidecar.assemble.known_limits import KnownLimits
 from sidecar.assemble.life import GONE, Life
 from sidecar.assemble.log_events import LogEvents
 from sidecar.assemble.pod import Pod
@@ -58,7 +60,9 @@ class Server:
         self.counters = Counters()
         self.progress = Progress()
         self.host = HostMemory()
+        self.gpus = Gpus()
         self.life = Life()
+        self.limits = KnownLimits()
         self.pod = Pod()
         self.incidents = Incidents()
         self.survival = Survival()
@@ -95,6 +99,8 @@ class Server:
             survived=self.survival.of(window.evidence),
             wanted=self.wanted,
             extra=self.late_root(window),
+            limits=self.limits.known(),
+            gpus=self.gpus.budgets(now),
         )
 
     def can_close(self, window: OpenWindow, now: Instant) -> bool:
@@ -131,6 +137,7 @@ class Server:
             for counted in self.admit(evidence):
                 window.add_evidence(counted)
                 admitted.append(counted)
+        self.limits.follow(self.life.lives)
         return tuple(admitted)
 
     def read(self, sample: Sample, window: OpenWindow) -> Iterable[Evidence]:
@@ -140,6 +147,7 @@ class Server:
                 return self.read_metrics(sample.reading, sample.at, window)
             case HealthReading():
                 self.version = sample.reading.version or self.version
+                self.limits.see_answers(sample.reading.limits, sample.at)
                 return self.life.see_status(sample.reading.status, sample.at)
             case LogReading():
                 return self.read_log(sample.reading)
@@ -154,6 +162,9 @@ class Server:
             case NvmlReading():
                 self.nvml = sample.reading
                 window.add_gpus(sample.reading)
+                # A server that was replaced unseen may still stand as serving.
+                serves = self.life.state is ServerState.SERVING and not window.restarted
+                self.gpus.feed(sample.reading, sample.at, serves=serves)
                 return ()
             case None:
                 return self.read_fault(sample, window)
@@ -196,8 +207,16 @@ class Server:
         self.survival.has_work = any(has_work(seen) for seen in reading.engines.values())
         self.life.see_answer(at, sleeping=reading.sleeping)
         self.metrics = reading
+        self.see_config(reading, at, restarted=rise.restarted)
         window.add_reading(reading, rise, at)
         return ()
+
+    def see_config(self, reading: MetricsReading, at: Instant, *, restarted: bool) -> None:
+        """What the exposition tells of limits; of another server where counters began anew."""
+        self.limits.follow(self.life.lives)
+        if restarted:
+            self.limits.begin_anew()
+        self.limits.see_metrics(reading, at)
 
     def outlive(self, at: Instant) -> None:
         """Forget a failure that an idle server answered on after: its next death is its own."""
@@ -216,7 +235,9 @@ class Server:
         self.log = add_log(self.log, reading)
         self.positions = reading.positions or self.positions
         self.past = reading.past or self.past
+        self.limits.see_past(reading.past)
         for event in reading.events:
+            self.limits.see_event(event)
             row = SIGNATURES.get(event.signature)
             if row is not None and row.mark is not None:
                 self.see_mark(row.mark, Instant(event.at_monotonic, event.at_unix))
@@ -255,11 +276,15 @@ class Server:
         """The server's processes were listed."""
         before = self.life.processes
         self.host.see_processes(reading)
+        self.gpus.see_processes(reading)
         if before is not None and not survivors(before.processes, reading.processes):
             self.survival.last_loss = at
         found = self.life.see_processes(reading, at)
         if reading.root is not None:
             self.counters.see_root(replaced=self.life.watch.replaced)
+            if self.life.watch.replaced:
+                self.limits.begin_anew()
+            self.limits.see_command_line(reading.limits, at)
         return found
 
     def read_pod(self, reading: PodReading, at: Instant) -> tuple[Evidence, ...]:
@@ -273,6 +298,10 @@ class Server:
 
     def read_fault(self, sample: Sample, window: OpenWindow) -> tuple[Evidence, ...]:
         """A reading was not had."""
+        if sample.source is Source.NVML:
+            self.gpus.miss()
+        if sample.source is Source.PROCESS:
+            self.gpus.see_processes(None)
         if sample.source is Source.VLLM_LOG:
             self.life.log_is_read = False
         if sample.source is Source.VLLM_METRICS and sample.fault in GONE:

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field, replace
 
 from sidecar.assemble.counters import COUNTERS, Rise, add
 from sidecar.assemble.gauges import Gauge
+from sidecar.model.budget import GpuBudget
 from sidecar.model.checkpoint import WindowMemory
 from sidecar.model.evidence import Evidence
+from sidecar.model.limits import Limits
 from sidecar.model.readings import (
     CgroupReading,
     Histogram,
@@ -159,9 +161,16 @@ class OpenWindow:
         survived: bool,
         wanted: frozenset[Source] = frozenset(),
         extra: tuple[Evidence, ...] = (),
+        limits: Limits | None = None,
+        gpus: tuple[GpuBudget, ...] = (),
     ) -> Window:
-        """The window as it is judged. ``extra``: the root of what could not be explained in it."""
+        """The window as it is judged.
+
+        ``extra``: the root of what could not be explained in it. ``limits``: what is known of them
+        now. ``gpus``: as they are now, but for their utilization, which is the mean over the window.
+        """
         sources = self.readings.keys() | self.faults.keys()
+        busy = {index: gauge.spread().mean for index, gauge in sorted(self.gpus.items())}
         down = self.last_refusal is not None and (
             self.last_answer is None or self.last_refusal > self.last_answer
         )
@@ -193,9 +202,9 @@ class OpenWindow:
             kills_unseen=self.kills_unseen,
             records_lost=self.records_lost,
             naming_generation=self.generation,
-            gpu_utilization={
-                index: gauge.spread().mean for index, gauge in sorted(self.gpus.items())
-            },
+            limits={} if limits is None else limits,
+            gpus=tuple(replace(gpu, utilization=busy.get(gpu.index)) for gpu in gpus),
+            gpu_utilization=busy,
             info=self.info,
         )
 

@@ -19,6 +19,9 @@ from sidecar.catalog.family import (
     counter,
     gauge,
 )
+from sidecar.catalog.source_faults import SOURCE_FAULTS
+from sidecar.model.advice import Lever
+from sidecar.model.limits import Limit
 from sidecar.model.report import EvidenceKey
 from sidecar.model.vocabulary import (
     Cause,
@@ -37,6 +40,16 @@ GPU_LIMIT = 64
 """GPUs beyond the first so many (by index) are counted, not shown."""
 OTHER = "other"
 """The engine into which engines beyond the limit, or with unprintable names, are folded."""
+
+
+ADMISSION_LIMITS = (
+    Limit.MAX_NUM_SEQS,
+    Limit.MAX_NUM_ACTIVE_SEQS,
+    Limit.MAX_NUM_BATCHED_TOKENS,
+    Limit.MAX_MODEL_LEN,
+    Limit.WATERMARK,
+)
+"""Limits that decide how much may compete for the cache."""
 
 
 class Outcome(StrEnum):
@@ -68,73 +81,6 @@ INFO_LABELS = (
     "gpu_memory_utilization",
 )
 """Facts of the server that are passed on; the others of ``cache_config_info`` change per release."""
-
-SOURCE_FAULTS: Mapping[Source, tuple[Fault, ...]] = {
-    Source.VLLM_METRICS: (
-        Fault.TIMEOUT,
-        Fault.REFUSED,
-        Fault.DISCONNECTED,
-        Fault.HTTP_STATUS,
-        Fault.MALFORMED,
-        Fault.TOO_LARGE,
-        Fault.ABSENT,
-        Fault.DENIED,
-        Fault.BUSY,
-        Fault.IO_ERROR,
-    ),
-    Source.VLLM_HEALTH: (
-        Fault.TIMEOUT,
-        Fault.REFUSED,
-        Fault.DISCONNECTED,
-        Fault.MALFORMED,
-        Fault.TOO_LARGE,
-        Fault.ABSENT,
-        Fault.DENIED,
-        Fault.IO_ERROR,
-    ),
-    Source.VLLM_LOG: (
-        Fault.ABSENT,
-        Fault.DENIED,
-        Fault.BUSY,
-        Fault.TIMEOUT,
-        Fault.UNSUPPORTED,
-        Fault.IO_ERROR,
-    ),
-    Source.NVML: (
-        Fault.ABSENT,
-        Fault.NO_DRIVER,
-        Fault.DENIED,
-        Fault.BUSY,
-        Fault.TIMEOUT,
-        Fault.UNSUPPORTED,
-        Fault.MALFORMED,
-        Fault.DEVICE_LOST,
-        Fault.IO_ERROR,
-    ),
-    Source.CGROUP: (
-        Fault.ABSENT,
-        Fault.DENIED,
-        Fault.BUSY,
-        Fault.TIMEOUT,
-        Fault.UNSUPPORTED,
-        Fault.IO_ERROR,
-    ),
-    Source.KERNEL_LOG: (Fault.ABSENT, Fault.DENIED, Fault.UNSUPPORTED, Fault.IO_ERROR),
-    Source.PROCESS: (Fault.ABSENT, Fault.DENIED, Fault.BUSY, Fault.TIMEOUT, Fault.IO_ERROR),
-    Source.KUBERNETES: (
-        Fault.ABSENT,
-        Fault.DENIED,
-        Fault.BUSY,
-        Fault.TIMEOUT,
-        Fault.REFUSED,
-        Fault.DISCONNECTED,
-        Fault.HTTP_STATUS,
-        Fault.MALFORMED,
-        Fault.TOO_LARGE,
-        Fault.IO_ERROR,
-    ),
-}
-"""The faults each source can have. ``io_error`` also counts any that is not in its list."""
 
 VERDICTS = Label("verdict", tuple(Verdict))
 CAUSES = Label("cause", tuple(Cause))
@@ -180,6 +126,13 @@ EVIDENCE = counter(
     Label("signal"),
     complete=True,
 )
+LEVER = gauge(
+    "lever",
+    "1 for the one thing to change that the last closed window calls for, 0 for every other; none "
+    "where nothing is to be changed.",
+    Label("lever", tuple(Lever)),
+    complete=True,
+)
 LAST_EVIDENCE = gauge(
     "last_evidence_timestamp_seconds",
     "Unix time of the last evidence for the cause; absent before the first.",
@@ -201,10 +154,60 @@ WINDOW_REQUESTS = gauge(
     "finished_reason, and of vllm:admission_rejections_total.",
     Label("outcome", tuple(Outcome)),
 )
+WINDOW_RECOMPUTED = gauge(
+    "window_recomputed_tokens_estimate",
+    "Estimate of the tokens made anew after preemptions in the last closed window: their number, the "
+    "rise of vllm:num_preemptions_total, times tokens_per_running_request. vLLM counts none.",
+    ENGINE,
+)
 KV_CAPACITY = gauge(
     "kv_capacity_tokens",
-    "Tokens of KV cache per engine, from vllm:cache_config_info: kv_cache_size_tokens, or "
-    "num_gpu_blocks times block_size with a single engine.",
+    "Tokens of KV cache per engine as vLLM tells them: at start-up, or by vllm:cache_config_info "
+    "(kv_cache_size_tokens, or num_gpu_blocks times block_size with a single engine). Block 0 of V1 is "
+    "among them, which no request gets.",
+    ENGINE,
+)
+KV_CAPACITY_BYTES = gauge(
+    "kv_capacity_bytes",
+    "Bytes of KV cache on each GPU of the engine: kv_cache_memory_bytes where it is set, else what "
+    "start-up found to be available.",
+    ENGINE,
+)
+KV_DEMAND = gauge(
+    "kv_demand_tokens",
+    "Tokens of KV cache that active requests held, mean over the last closed window: "
+    "vllm:kv_cache_usage_perc times the capacity without block 0. Cached blocks that no active "
+    "request uses are not among them.",
+    ENGINE,
+)
+KV_HEADROOM = gauge(
+    "kv_headroom_tokens",
+    "Capacity without block 0, less the greatest sample of the demand in the last closed window; "
+    "moments between samples may have been fuller.",
+    ENGINE,
+)
+TOKENS_PER_RUNNING = gauge(
+    "tokens_per_running_request",
+    "Tokens of KV cache that one running request held: kv_demand_tokens through the mean of "
+    "vllm:num_requests_running over the same samples; absent with less than half a request on average.",
+    ENGINE,
+)
+SAFE_CONCURRENCY = gauge(
+    "safe_concurrency_requests",
+    "Requests of the present mix that the KV cache holds: capacity without block 0 through "
+    "tokens_per_running_request.",
+    ENGINE,
+)
+ADMISSION_LIMIT = gauge(
+    "admission_limit",
+    "The server's own limits on admission, as its configuration, log, command line or endpoints tell "
+    "them; absent where nobody told. Requests, tokens, and for watermark a share of the cache.",
+    Label("limit", tuple(limit.value for limit in ADMISSION_LIMITS)),
+)
+ADMISSION_USED = gauge(
+    "admission_used_ratio",
+    "Greatest sample of vllm:num_requests_running in the last closed window through the lower of "
+    "max_num_seqs and max_num_active_seqs; absent where both are unknown.",
     ENGINE,
 )
 KV_USAGE = gauge(
@@ -225,7 +228,8 @@ LATENCY = Family(
     f"{PREFIX}latency_seconds",
     FamilyType.SUMMARY,
     "Latency quantiles of the last closed window over all engines, linear within the buckets of "
-    "vLLM's histograms; absent without observations.",
+    "vLLM's histograms; absent without observations. Queue ends when a request is first scheduled: "
+    "what it waits after a preemption is in inter_token and e2e.",
     (Label("metric", LATENCY_ROLES), Label("quantile", tuple(str(share) for share in QUANTILES))),
 )
 THROUGHPUT = gauge(
@@ -236,9 +240,17 @@ THROUGHPUT = gauge(
 )
 GPU_MEMORY = gauge(
     "gpu_memory_bytes",
-    "GPU memory by NVML at the last tick. Reserved is the driver's own part.",
+    "GPU memory by NVML at the last tick. Reserved is the driver's own part. Vllm is held by the "
+    "server's processes and cotenant by any other, orphans of a dead server among them, at the end of "
+    "the last closed window; both are absent where the driver or our namespace does not tell whose.",
     GPU,
-    Label("kind", ("total", "used", "free", "reserved")),
+    Label("kind", ("total", "used", "free", "reserved", "vllm", "cotenant")),
+)
+GPU_FREE_DURABLE = gauge(
+    "gpu_free_durable_bytes",
+    "Least GPU memory by NVML that was free over the last ten minutes of serving; absent before they "
+    "were watched for long enough.",
+    GPU,
 )
 GPU_UTILIZATION = gauge(
     "gpu_utilization_ratio",
@@ -378,15 +390,25 @@ FAMILIES: tuple[Family, ...] = (
     OBSERVABLE,
     EVIDENCE,
     LAST_EVIDENCE,
+    LEVER,
     WINDOW_PREEMPTIONS,
     WINDOW_PREEMPTIONS_PER_REQUEST,
+    WINDOW_RECOMPUTED,
     WINDOW_REQUESTS,
     KV_CAPACITY,
+    KV_CAPACITY_BYTES,
+    KV_DEMAND,
+    KV_HEADROOM,
     KV_USAGE,
+    TOKENS_PER_RUNNING,
+    SAFE_CONCURRENCY,
     REQUESTS,
+    ADMISSION_LIMIT,
+    ADMISSION_USED,
     LATENCY,
     THROUGHPUT,
     GPU_MEMORY,
+    GPU_FREE_DURABLE,
     GPU_UTILIZATION,
     GPUS_HIDDEN,
     ENGINES_FOLDED,

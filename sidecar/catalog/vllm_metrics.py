@@ -5,6 +5,7 @@ Spans are of vLLM releases 0.2.0 to 0.33.0. Names are matched whole: suffixes lo
 (``kv_offload_cpu_cache_usage_perc``, ``request_num_preemptions``) and guessing is a trap.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -44,6 +45,9 @@ INTER_TOKEN = "inter_token"  # noqa: S105  (a token of text)
 E2E = "e2e"
 QUEUE = "queue"
 ITERATIONS = "engine_iterations"
+REQUEST_PROMPT_TOKENS = "request_prompt_tokens"
+REQUEST_GENERATION_TOKENS = "request_generation_tokens"
+WAITING_BY_REASON = "requests_waiting_by_reason"
 
 ROLES: tuple[Role, ...] = (
     Role(KV_USAGE, Shape.RATIO, ("kv_cache_usage_perc", "gpu_cache_usage_perc")),
@@ -64,7 +68,22 @@ ROLES: tuple[Role, ...] = (
     Role(E2E, Shape.HISTOGRAM, ("e2e_request_latency_seconds",)),
     Role(QUEUE, Shape.HISTOGRAM, ("request_queue_time_seconds", "time_in_queue_requests")),
     Role(ITERATIONS, Shape.HISTOGRAM, ("iteration_tokens_total",)),
+    Role(REQUEST_PROMPT_TOKENS, Shape.HISTOGRAM, ("request_prompt_tokens",)),
+    Role(REQUEST_GENERATION_TOKENS, Shape.HISTOGRAM, ("request_generation_tokens",)),
+    Role(WAITING_BY_REASON, Shape.GAUGE, ("num_requests_waiting_by_reason",)),
 )
+
+WAITING_CAPACITY = "requests_waiting_capacity"
+WAITING_DEFERRED = "requests_waiting_deferred"
+WAITING_REASONS: Mapping[str, str] = {
+    "capacity": WAITING_CAPACITY,
+    "deferred": WAITING_DEFERRED,
+}
+"""``reason`` of ``WAITING_BY_REASON`` (vLLM 0.20.0 to 0.33.0) -> the gauge it is kept as.
+
+Together they are what ``WAITING`` says already: the two are never added. Capacity: no room for it in
+the cache or among the running. Deferred: it waits for something else (LoRA, a KV transfer, a grammar).
+"""
 
 FINISHED_REASONS = frozenset({"stop", "length", "abort", "error", "repetition"})
 """The ``finished_reason`` values of vLLM 0.4.2 to 0.33.0."""
@@ -79,6 +98,7 @@ CONFIG_KEYS = (
     "enable_prefix_caching",
     "gpu_memory_utilization",
     "kv_cache_max_concurrency",
+    "kv_cache_memory_bytes",
     "kv_cache_size_tokens",
     "num_gpu_blocks",
 )

@@ -14,7 +14,8 @@ from sidecar.classify.decide import find_observable
 from sidecar.classify.policy import Policy
 from sidecar.clock import Clock
 from sidecar.config import Settings, read_cluster
-from sidecar.export.results import Json, encode
+from sidecar.export.results import encode
+from sidecar.export.values import Json
 from sidecar.model.readings import CgroupReading
 from sidecar.model.samples import Sample, Tick
 from sidecar.model.vocabulary import Cause, Fault, Source, Way

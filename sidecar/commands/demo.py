@@ -10,7 +10,7 @@ from sidecar.clock import Clock, ClockLike
 from sidecar.commands.run import run_until_signal
 from sidecar.config import Settings, load
 from sidecar.errors import ConfigError
-from sidecar.export.words import iso_time, say_found, window_line
+from sidecar.export.words import iso_time, say_found, window_text
 from sidecar.model.vocabulary import Source, Verdict
 from sidecar.pipeline import Step
 from sidecar.recording import Recording
@@ -160,4 +160,4 @@ class Teller:
             if judgement.verdict is not self.verdict or self.at_once:
                 self.verdict = judgement.verdict
                 self.at_once = False
-                self.say(window_line(judgement))
+                self.say(window_text(judgement))

@@ -7,7 +7,7 @@ from typing import Literal
 
 from sidecar.classify.policy import Policy
 from sidecar.export.results import encode, window_result
-from sidecar.export.words import window_line
+from sidecar.export.words import window_text
 from sidecar.model.verdict import Judgement
 from sidecar.pipeline import Pipeline
 from sidecar.recording import Recording, read_ticks
@@ -41,7 +41,7 @@ def run_replay(
     for judgement in judge_recording(
         recording, interval_s=interval_s, window_s=window_s, policy=policy
     ):
-        text = encode(window_result(judgement)) if output == "json" else window_line(judgement)
+        text = encode(window_result(judgement)) if output == "json" else window_text(judgement)
         sys.stdout.write(f"{text}\n")
     for name, count in sorted(recording.unreadable.items()):
         sys.stderr.write(f"{name}: {count} rows could not be read and were left out\n")

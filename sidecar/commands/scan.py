@@ -13,8 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
+from sidecar.advise.from_log import advise_log
 from sidecar.catalog.actions import action_for
-from sidecar.model.vocabulary import Cause, Kind, Verdict
+from sidecar.catalog.words import say_kind
+from sidecar.export.budget_results import lever_result
+from sidecar.export.words import lever_line
+from sidecar.model.vocabulary import Cause, Verdict
 from sidecar.parse.log_line import say_stamp
 from sidecar.triage import LogCause, LogTriage, triage
 
@@ -27,28 +31,6 @@ GZIP_MAGIC = b"\x1f\x8b"
 UNREADABLE = 2
 MOST_NULS = 100
 """One byte in so many may be NUL: a truncated log has holes, a program's file has far more."""
-
-MEANINGS = {
-    Cause.HOST_OOM: "host memory ran out",
-    Cause.CUDA_OOM: "GPU memory ran out",
-    Cause.ENGINE_FAILURE: "the engine or a worker died, and no memory cause is shown",
-    Cause.STALLED: "requests were there, but no token moved",
-    Cause.PREEMPTION: "the KV cache was too small for the load; requests were set back and redone",
-}
-KIND_MEANINGS = {
-    (Cause.CUDA_OOM, Kind.ALLOCATION_FAILURE): "an allocation on the GPU failed",
-    (Cause.CUDA_OOM, Kind.CAPACITY_REJECTION): (
-        "vLLM refused to start: the GPU memory it may use does not hold what was asked for"
-    ),
-    (Cause.HOST_OOM, Kind.CGROUP): "the kernel killed for a memory limit (container or unit)",
-    (Cause.HOST_OOM, Kind.SYSTEM): "the kernel killed because the whole host was out of memory",
-    (Cause.HOST_OOM, Kind.USERSPACE): "a memory watcher killed (Ray, systemd-oomd, kubelet ...)",
-    (Cause.HOST_OOM, Kind.ALLOCATION_FAILURE): "an allocation of host memory failed",
-    (Cause.ENGINE_FAILURE, Kind.KILLED): "a process was killed or vanished; the log has no reason",
-    (Cause.ENGINE_FAILURE, Kind.CRASHED): "a process crashed for a reason that is not memory",
-    (Cause.ENGINE_FAILURE, Kind.START_FAILED): "the start failed, and no memory cause is shown",
-    (Cause.PREEMPTION, Kind.SWAP): "requests were swapped out for lack of KV cache",
-}
 
 
 def run_scan(files: Sequence[str], *, output: Literal["text", "json"]) -> int:
@@ -151,7 +133,7 @@ def _as_json(name: str, found: LogTriage) -> str:
         "lines": found.lines,
         "verdict": found.verdict,
         "causes": causes,
-        "lever": None,
+        "lever": lever_result(advise_log(found.causes)),
     }
     return json.dumps(result)
 
@@ -174,7 +156,7 @@ def _as_text(name: str, found: LogTriage) -> str:
 
 
 def _sentence(one: LogCause) -> str:
-    meaning = KIND_MEANINGS.get((one.cause, one.kind), MEANINGS[one.cause])
+    meaning = say_kind(one.cause, one.kind)
     times = "once" if one.count == 1 else f"{one.count} times"
     when = "" if one.phase == "unknown" else f", at {one.phase}"
     clock = "" if one.stamp is None else f" at {say_stamp(one.stamp)}"
@@ -185,9 +167,11 @@ def _sentence(one: LogCause) -> str:
 
 
 def _advice(found: LogTriage) -> list[str]:
-    """What to do about the first cause, and what not: the remedy of its look-alike."""
+    """What to do about the first cause, and what not: the remedy of its look-alike; then the lever."""
     if not found.causes:
         return []
     first = min(found.causes, key=lambda one: list(Cause).index(one.cause))
     action = action_for(first.cause, first.kind)
-    return [] if action is None else [f"  do: {action.do}", f"  do not: {action.never}"]
+    lever = lever_line(advise_log(found.causes))
+    words = [] if action is None else [f"  do: {action.do}", f"  do not: {action.never}"]
+    return words if lever is None else [*words, f"  {lever}"]

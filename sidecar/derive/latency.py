@@ -155,26 +155,3 @@ def preemptions_per_request(engine: EngineWindow) -> float | None:
     if preemptions is None or not finished:
         return None
     return preemptions / finished
-
-
-def kv_capacity_tokens(info: Mapping[str, str], engines: int) -> float | None:
-    """Tokens of KV cache one engine holds, from labels of ``cache_config_info``; None if untold.
-
-    ``kv_cache_size_tokens`` is per engine; ``num_gpu_blocks`` is the sum over engines and so
-    only speaks for a single one.
-    """
-    told = read_whole(info.get("kv_cache_size_tokens"))
-    if told is not None:
-        return told
-    blocks = read_whole(info.get("num_gpu_blocks"))
-    size = read_whole(info.get("block_size"))
-    if engines != 1 or blocks is None or size is None:
-        return None
-    return blocks * size
-
-
-def read_whole(text: str | None) -> float | None:
-    """A plain positive decimal of at most 15 digits; anything else is None."""
-    if text is None or not (text.isascii() and text.isdigit()) or len(text) > 15:  # noqa: PLR2004
-        return None
-    return float(text) or None

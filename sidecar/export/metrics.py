@@ -15,10 +15,11 @@ from prometheus_client.openmetrics.exposition import generate_latest as render_o
 from sidecar.catalog import exported
 from sidecar.catalog import vllm_metrics as roles
 from sidecar.catalog.family import Family, FamilyType
+from sidecar.catalog.source_faults import SHOWN_AS, SOURCE_FAULTS
 from sidecar.derive import latency
-from sidecar.export import host_rows
-from sidecar.export.results import finite, plain_text
+from sidecar.export import budget_rows, host_rows
 from sidecar.export.scene import Row, Rows, Scene, set_scene
+from sidecar.export.values import finite, plain_text
 from sidecar.model.report import EvidenceKey, Report, SourceStatus
 from sidecar.model.vocabulary import Fault, Source
 
@@ -90,13 +91,6 @@ def outcome_rows(scene: Scene) -> Iterable[Row]:
     return [((outcome.value,), ended[outcome]) for outcome in sorted(ended)]
 
 
-def capacity_rows(scene: Scene) -> Iterable[Row]:
-    """The KV capacity of each engine that is shown apart."""
-    count = 0 if scene.window is None else len(scene.window.engines)
-    capacity = latency.kv_capacity_tokens(scene.report.info, count)
-    return [((name,), capacity) for name in scene.engines if name != exported.OTHER]
-
-
 def usage_rows(scene: Scene) -> Iterator[Row]:
     """KV usage of each engine."""
     for name, engine in scene.engines.items():
@@ -127,21 +121,6 @@ def throughput_rows(scene: Scene) -> Iterable[Row]:
     """Tokens per second by kind."""
     rates = {} if scene.window is None else latency.measure_throughput(scene.window)
     return [((kind,), rate) for kind, rate in rates.items()]
-
-
-def gpu_memory_rows(scene: Scene) -> Iterator[Row]:
-    """Memory of each GPU."""
-    for gpu in scene.gpus:
-        yield (str(gpu.index), "total"), gpu.total
-        yield (str(gpu.index), "used"), gpu.used
-        yield (str(gpu.index), "free"), gpu.free
-        yield (str(gpu.index), "reserved"), gpu.reserved
-
-
-def gpu_utilization_rows(scene: Scene) -> Iterable[Row]:
-    """Mean utilization of each GPU that is still shown."""
-    means = {} if scene.window is None else scene.window.gpu_utilization
-    return [((str(gpu.index),), means.get(gpu.index)) for gpu in scene.gpus]
 
 
 def info_rows(scene: Scene) -> Iterable[Row]:
@@ -176,8 +155,9 @@ def error_rows(scene: Scene) -> Iterable[Row]:
     """Faults of each source; those it should not have count as ``io_error``."""
     totals: dict[tuple[str, ...], float] = dict.fromkeys(exported.SOURCE_ERRORS.combinations, 0.0)
     for source, status in scene.report.sources.items():
-        listed = exported.SOURCE_FAULTS.get(source, ())
-        for fault, count in status.errors.items():
+        listed = SOURCE_FAULTS.get(source, ())
+        for told, count in status.errors.items():
+            fault = SHOWN_AS.get(told, told)
             key = (source.value, (fault if fault in listed else Fault.IO_ERROR).value)
             if key in totals:
                 totals[key] += count
@@ -216,16 +196,26 @@ ROWS: tuple[tuple[Family, Rows], ...] = (
     (exported.OBSERVABLE, each_state(exported.OBSERVABLE, is_observable)),
     (exported.EVIDENCE, evidence_rows),
     (exported.LAST_EVIDENCE, last_evidence_rows),
+    (exported.LEVER, budget_rows.lever_rows),
     (exported.WINDOW_PREEMPTIONS, preemption_rows),
     (exported.WINDOW_PREEMPTIONS_PER_REQUEST, per_request_rows),
+    (exported.WINDOW_RECOMPUTED, budget_rows.of_engines(lambda one: one.recomputed)),
     (exported.WINDOW_REQUESTS, outcome_rows),
-    (exported.KV_CAPACITY, capacity_rows),
+    (exported.KV_CAPACITY, budget_rows.of_engines(lambda one: one.capacity)),
+    (exported.KV_CAPACITY_BYTES, budget_rows.of_engines(lambda one: one.capacity_bytes)),
+    (exported.KV_DEMAND, budget_rows.of_engines(lambda one: one.demand)),
+    (exported.KV_HEADROOM, budget_rows.of_engines(lambda one: one.headroom)),
     (exported.KV_USAGE, usage_rows),
+    (exported.TOKENS_PER_RUNNING, budget_rows.of_engines(lambda one: one.per_running)),
+    (exported.SAFE_CONCURRENCY, budget_rows.of_engines(lambda one: one.safe_concurrency)),
     (exported.REQUESTS, request_rows),
+    (exported.ADMISSION_LIMIT, budget_rows.limit_rows),
+    (exported.ADMISSION_USED, budget_rows.of_engines(lambda one: one.admission_used)),
     (exported.LATENCY, latency_rows),
     (exported.THROUGHPUT, throughput_rows),
-    (exported.GPU_MEMORY, gpu_memory_rows),
-    (exported.GPU_UTILIZATION, gpu_utilization_rows),
+    (exported.GPU_MEMORY, budget_rows.gpu_memory_rows),
+    (exported.GPU_FREE_DURABLE, budget_rows.gpu_free_rows),
+    (exported.GPU_UTILIZATION, budget_rows.gpu_utilization_rows),
     (exported.GPUS_HIDDEN, single(lambda scene: scene.gpus_hidden)),
     (exported.ENGINES_FOLDED, single(lambda scene: scene.engines_folded)),
     (exported.HOST_MEMORY, host_rows.memory_rows),

@@ -1,69 +1,29 @@
 """Judgements and reports as JSON objects.
 
 The same value gives the same text, byte for byte: keys in fixed order, numbers rounded to
-``DECIMALS``, times in UTC. Nothing here holds text of a user, a log or a request.
+``values.DECIMALS``, times in UTC. Nothing here holds text of a user, a log or a request.
 """
 
 import json
-import math
-import re
 from collections.abc import Mapping
 
 from sidecar.catalog import vllm_metrics as roles
-from sidecar.catalog.exported import INFO_LABELS, OTHER
+from sidecar.catalog.exported import GPU_LIMIT, INFO_LABELS
 from sidecar.derive import latency
+from sidecar.export.budget_results import (
+    budgets_result,
+    gpu_budget_result,
+    lever_result,
+    limits_result,
+)
+from sidecar.export.values import Json, number, numbers, order_engine, plain_engine, plain_text
+from sidecar.model.advice import Advice, Lever
 from sidecar.model.evidence import Evidence, Parties
 from sidecar.model.readings import CgroupReading, Gpu
 from sidecar.model.report import HostOutlook, ProcessCount, Report, SourceStatus
 from sidecar.model.verdict import CauseFound, Judgement
 from sidecar.model.vocabulary import Cause, Party, Source, Verdict
-from sidecar.model.window import EngineWindow, Spread, Window
-
-DECIMALS = 6
-ENGINE_NAME = re.compile(r"[0-9A-Za-z_.-]{1,32}", re.ASCII)
-MAX_TEXT = 64
-
-Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
-
-
-def plain_engine(name: str) -> str:
-    """The engine's name if it is a short plain word, else ``other``."""
-    return name if ENGINE_NAME.fullmatch(name) else OTHER
-
-
-def plain_text(text: str) -> str:
-    """At most ``MAX_TEXT`` printable characters of a text; ``?`` for those that are not."""
-    return "".join(char if char.isprintable() else "?" for char in text[:MAX_TEXT])
-
-
-def order_engine(name: str) -> tuple[int, str]:
-    """A sort key that puts 2 before 10."""
-    return len(name), name
-
-
-def finite(value: float | None) -> float | None:
-    """The value as a float, None where it is missing, no number or endless."""
-    if value is None:
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
-
-
-def number(value: float | None) -> Json:
-    """The value rounded, whole numbers without a decimal point; None where it is no number."""
-    known = finite(value)
-    if known is None:
-        return None
-    rounded = round(known, DECIMALS)
-    return int(rounded) if rounded.is_integer() else rounded
-
-
-def numbers(values: Mapping[str, float | None]) -> dict[str, Json]:
-    """Each value as a number, those that are none left out."""
-    return {name: number(value) for name, value in values.items() if finite(value) is not None}
+from sidecar.model.window import EngineWindow, Window
 
 
 def encode(value: Json) -> str:
@@ -112,41 +72,18 @@ def observable_result(observable: Mapping[Cause, bool]) -> dict[str, Json]:
     return {cause.value: observable.get(cause, False) for cause in Cause}
 
 
-def spread_result(spread: Spread) -> dict[str, Json]:
-    """A gauge over a window's samples."""
-    return numbers(
-        {"min": spread.least, "mean": spread.mean, "max": spread.greatest, "last": spread.last}
-    )
-
-
 def sort_engines(window: Window) -> list[tuple[str, EngineWindow]]:
     """The engines in the order of their numbers."""
     return sorted(window.engines.items(), key=lambda item: order_engine(item[0]))
 
 
-def budgets_result(window: Window) -> dict[str, Json]:
-    """What is known of KV cache and admission, by engine."""
-    budgets: dict[str, Json] = {}
-    capacity = latency.kv_capacity_tokens(window.info, len(window.engines))
-    for name, engine in sort_engines(window):
-        told: dict[str, Json] = {}
-        if capacity is not None:
-            told["kv_capacity_tokens"] = number(capacity)
-        for key, role in (
-            ("kv_usage", roles.KV_USAGE),
-            ("running", roles.RUNNING),
-            ("waiting", roles.WAITING),
-        ):
-            if role in engine.gauges:
-                told[key] = spread_result(engine.gauges[role])
-        if told:
-            budgets[plain_engine(name)] = told
-    return budgets
-
-
 def latency_result(window: Window) -> dict[str, Json]:
-    """Quantiles of each latency that was observed, in seconds."""
-    return {
+    """Quantiles of each latency that was observed, in seconds.
+
+    vLLM's queue time ends when a request is first scheduled. Where requests were preempted it is
+    marked: what they waited afterwards is in ``inter_token`` and ``e2e``.
+    """
+    told: dict[str, dict[str, Json]] = {
         role: numbers(
             {
                 "count": measured.count,
@@ -157,6 +94,11 @@ def latency_result(window: Window) -> dict[str, Json]:
         for role, measured in latency.measure_latency(window).items()
         if measured.quantiles
     }
+    if roles.QUEUE in told and any(
+        engine.deltas.get(roles.PREEMPTIONS, 0.0) > 0 for engine in window.engines.values()
+    ):
+        told[roles.QUEUE]["without_wait_after_preemption"] = True
+    return dict(told)
 
 
 def preemptions_result(window: Window) -> dict[str, Json]:
@@ -180,9 +122,11 @@ def window_result(judgement: Judgement) -> dict[str, Json]:
         "severity": None if judgement.severity is None else judgement.severity.value,
         "causes": [cause_result(found) for found in judgement.causes],
         "observable": observable_result(judgement.observable),
-        "budgets": budgets_result(window),
+        "budgets": budgets_result(window, judgement.budgets),
         "latency": latency_result(window),
-        "lever": None,
+        "lever": lever_result(judgement.advice),
+        "limits": limits_result(window.limits),
+        "gpus": [gpu_budget_result(gpu) for gpu in window.gpus[:GPU_LIMIT]],
         "state": window.state.value,
         "phase": window.phase.value,
         "partial": window.partial,
@@ -307,5 +251,6 @@ def report_result(report: Report) -> dict[str, Json]:
         "gpus": [gpu_result(gpu) for gpu in report.nvml.gpus] if report.nvml else [],
         "host_memory": host_memory_result(report.cgroup, report.outlook),
         "processes": processes_result(report.processes),
+        "lever": lever_result(Advice(Lever.NONE) if last is None else last.advice),
         "last_window": None if last is None else window_result(last),
     }

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from sidecar.catalog import exported
 from sidecar.catalog import vllm_metrics as roles
-from sidecar.export.results import order_engine, plain_engine
+from sidecar.export.values import order_engine, plain_engine
+from sidecar.model.budget import Budget
 from sidecar.model.readings import Gpu, Histogram
 from sidecar.model.report import EvidenceKey, Report
 from sidecar.model.window import EngineWindow, Spread, Window
@@ -28,6 +29,8 @@ class Scene:
     engines_folded: int
     gpus: tuple[Gpu, ...]
     gpus_hidden: int
+    budgets: Mapping[str, Budget]
+    """Of the engines that are shown apart."""
 
     @property
     def window(self) -> Window | None:
@@ -87,7 +90,9 @@ def choose_engines(
 
 def set_scene(report: Report, evidence_keys: tuple[EvidenceKey, ...], max_engines: int) -> Scene:
     """The report with engines and GPUs cut to what the series budget allows."""
-    window = None if report.last_window is None else report.last_window.window
+    last = report.last_window
+    window = None if last is None else last.window
+    budgets = {} if last is None else last.budgets
     limit = exported.limit_engines(evidence_keys, max_engines)
     engines, folded = choose_engines({} if window is None else window.engines, limit)
     watched = () if report.nvml is None else report.nvml.gpus
@@ -100,4 +105,7 @@ def set_scene(report: Report, evidence_keys: tuple[EvidenceKey, ...], max_engine
         engines_folded=folded,
         gpus=tuple(gpus[: exported.GPU_LIMIT]),
         gpus_hidden=len(watched) - len(gpus[: exported.GPU_LIMIT]),
+        budgets={
+            name: budgets[name] for name in engines if name in budgets and name != exported.OTHER
+        },
     )

@@ -6,13 +6,15 @@ from datetime import UTC, datetime
 
 from sidecar.catalog import signals
 from sidecar.catalog import vllm_metrics as roles
+from sidecar.catalog.words import LEVERS, say_kind
 from sidecar.derive import latency
+from sidecar.export.values import plain_words
+from sidecar.model.advice import Advice, Lever
 from sidecar.model.evidence import Evidence
 from sidecar.model.verdict import CauseFound, Judgement
 from sidecar.model.vocabulary import (
     Cause,
     Confidence,
-    Kind,
     LimitOwner,
     Party,
     ServerState,
@@ -20,19 +22,10 @@ from sidecar.model.vocabulary import (
 )
 from sidecar.model.window import Window
 
+MAX_LINE = 2_000
+"""Characters of a line about a lever."""
 FULL = 0.9
 """Below this share the sampled cache does not explain a preemption by itself."""
-KIND_WORDS: Mapping[tuple[Cause, Kind], str] = {
-    (Cause.HOST_OOM, Kind.CGROUP): "the kernel killed at the memory limit of the control group",
-    (Cause.HOST_OOM, Kind.SYSTEM): "the kernel killed because the host ran out of memory",
-    (Cause.HOST_OOM, Kind.USERSPACE): "a memory monitor killed for lack of host memory",
-    (Cause.HOST_OOM, Kind.ALLOCATION_FAILURE): "an allocation of host memory failed",
-    (Cause.CUDA_OOM, Kind.ALLOCATION_FAILURE): "an allocation of GPU memory failed",
-    (Cause.CUDA_OOM, Kind.CAPACITY_REJECTION): "vLLM refused to start for lack of GPU memory",
-    (Cause.ENGINE_FAILURE, Kind.KILLED): "the engine was killed, with no memory cause shown",
-    (Cause.ENGINE_FAILURE, Kind.CRASHED): "the engine died, with no memory cause shown",
-    (Cause.ENGINE_FAILURE, Kind.START_FAILED): "the start failed, with no memory cause shown",
-}
 PARTY_WORDS: Mapping[Party | None, str] = {
     Party.API_SERVER: "the API server",
     Party.ENGINE: "an engine",
@@ -127,8 +120,7 @@ def say_cause(window: Window, found: CauseFound) -> str:
 
 def say_found(found: CauseFound) -> str:
     """A failure in plain words, with the count of each sign for it."""
-    words = KIND_WORDS.get((found.cause, found.kind), found.cause.value.replace("_", " "))
-    told = list(say_records(found.evidence)) or [words]
+    told = list(say_records(found.evidence)) or [say_kind(found.cause, found.kind)]
     told += [SIGNAL_WORDS[name] for name in names_of(found.evidence) if name in SIGNAL_WORDS]
     amounts: dict[str, float] = {}
     for evidence in found.evidence:
@@ -214,3 +206,24 @@ def window_line(judgement: Judgement) -> str:
     partial = ", partial window" if judgement.window.partial else ""
     end = iso_time(judgement.window.end)
     return f"{end} {judgement.verdict.value}{severity}: {explain(judgement)}{partial}"
+
+
+def lever_line(advice: Advice) -> str | None:
+    """The lever as one line: what to turn, why, by how much, at what cost; None for none."""
+    if advice.lever is Lever.NONE:
+        return None
+    parts = {
+        "because": "; ".join(advice.because),
+        "step": advice.step_words,
+        "cost": advice.cost,
+        "verify": advice.verify,
+    }
+    told = "".join(f". {name}: {words.rstrip('.')}" for name, words in parts.items() if words)
+    return f"lever {advice.lever.value}: {LEVERS[advice.lever]}{plain_words(told, MAX_LINE)}"
+
+
+def window_text(judgement: Judgement) -> str:
+    """A closed window for people: its line, and below it the lever that it calls for."""
+    lever = lever_line(judgement.advice)
+    line = window_line(judgement)
+    return line if lever is None else f"{line}\n  {lever}"

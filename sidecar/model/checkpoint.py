@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sidecar.model.evidence import Evidence
+from sidecar.model.limits import Limits
 from sidecar.model.report import EvidenceKey
 from sidecar.model.vocabulary import Cause, Severity, Verdict
 
@@ -67,6 +68,32 @@ class PodMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class Work:
+    """What a server did in ``seconds``: ``tokens`` of output, requests that finished."""
+
+    preemptions: float
+    finished: float
+    tokens: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceMemory:
+    """What advice remembers. Moments are unix seconds.
+
+    ``cuda_oom``, ``failed_start``: when a GPU allocation and a start last failed. ``cotenant``: when
+    others were last seen on the server's GPUs. ``limits``: what the server was told, and ``work``
+    what it did under them.
+    """
+
+    cuda_oom: float | None = None
+    failed_start: float | None = None
+    cotenant: float | None = None
+    limits: Limits = field(default_factory=dict)
+    work: Work | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpoint:
     """The state after one step: what was counted, and how far it was read for that."""
 
@@ -83,3 +110,4 @@ class Checkpoint:
     processes: Mapping[int, str] = field(default_factory=dict)
     pod: PodMemory | None = None
     unjudged: tuple[WindowMemory, ...] = ()
+    advice: AdviceMemory | None = None

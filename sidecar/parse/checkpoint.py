@@ -8,13 +8,16 @@ from typing import Any
 
 from sidecar.catalog.signals import EVIDENCE
 from sidecar.model.checkpoint import (
+    AdviceMemory,
     CgroupMemory,
     Checkpoint,
     IncidentMemory,
     PodMemory,
     WindowMemory,
+    Work,
 )
 from sidecar.model.evidence import Evidence, Weight
+from sidecar.model.limits import Known, Limit, Origin
 from sidecar.model.report import EvidenceKey
 from sidecar.model.samples import Instant
 from sidecar.model.vocabulary import Cause, Confidence, Kind, Phase, Severity, Source, Verdict
@@ -43,6 +46,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
         "kernel_position": checkpoint.kernel_position,
         "processes": {str(pid): comm for pid, comm in checkpoint.processes.items()},
         "pod": None if checkpoint.pod is None else asdict(checkpoint.pod),
+        "advice": None if checkpoint.advice is None else asdict(checkpoint.advice),
         "unjudged": [
             {
                 "start": window.start,
@@ -109,6 +113,7 @@ def decode_checkpoint(text: bytes) -> Checkpoint:
                 whole(int(pid)): str(comm) for pid, comm in (value.get("processes") or {}).items()
             },
             pod=decode_pod(value.get("pod")),
+            advice=decode_advice(value.get("advice")),
             unjudged=tuple(decode_window(window) for window in value.get("unjudged") or ()),
         )
     except (KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
@@ -194,6 +199,31 @@ def decode_pod(value: Mapping[str, Any] | None) -> PodMemory | None:
         return None
     restarts = {str(name): whole(n) for name, n in value["restarts"].items()}
     return PodMemory(uid=str(value["uid"]), restarts=restarts)
+
+
+def decode_advice(value: Mapping[str, Any] | None) -> AdviceMemory | None:
+    """What advice remembers, if it does; a limit that this version does not know is left out."""
+    if value is None:
+        return None
+    work = value["work"]
+    return AdviceMemory(
+        cuda_oom=optional(value["cuda_oom"]),
+        failed_start=optional(value["failed_start"]),
+        cotenant=optional(value["cotenant"]),
+        limits={
+            Limit(name): Known(number(told["value"]), Origin(told["origin"]))
+            for name, told in value["limits"].items()
+            if name in set(Limit)
+        },
+        work=None
+        if work is None
+        else Work(
+            preemptions=number(work["preemptions"]),
+            finished=number(work["finished"]),
+            tokens=number(work["tokens"]),
+            seconds=number(work["seconds"]),
+        ),
+    )
 
 
 def whole(value: object) -> int:

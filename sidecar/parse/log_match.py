@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from sidecar.catalog.signatures import LIVE_SCOPES, ROWS, Scope, Signature
+from sidecar.catalog.signatures import ARGUMENT_ROWS, LIVE_SCOPES, ROWS, Scope, Signature
+from sidecar.parse.log_facts import read_facts
 from sidecar.parse.log_line import QUIET_LEVELS, Record, inner_records, records
 
 
@@ -76,6 +77,7 @@ class _Row:
 
 
 _ROWS = tuple(_Row(row, re.compile(row.pattern)) for row in ROWS)
+_ARGUMENT_ROWS = tuple(row for row in _ROWS if row.signature.id in ARGUMENT_ROWS)
 _BY_NEEDLE = tuple((row.signature.needle, row) for row in _ROWS)
 _LIVE_BY_NEEDLE = tuple(pair for pair in _BY_NEEDLE if pair[1].signature.scope in LIVE_SCOPES)
 
@@ -93,7 +95,9 @@ def _meanings(message: str) -> Iterator[str]:
 
 def match(record: Record, scopes: frozenset[Scope] = LIVE_SCOPES) -> Match | None:
     """What a record means, if one of the wordings of ``scopes`` stands at its start."""
-    if record.deaf or not record.message or (record.quoted and Scope.SYSTEM not in scopes):
+    if record.deaf:
+        return _arguments(record, scopes)
+    if not record.message or (record.quoted and Scope.SYSTEM not in scopes):
         return None
     quiet = record.level in QUIET_LEVELS
     message = record.message
@@ -106,6 +110,23 @@ def match(record: Record, scopes: frozenset[Scope] = LIVE_SCOPES) -> Match | Non
     return None
 
 
+def _arguments(record: Record, scopes: frozenset[Scope]) -> Match | None:
+    """The facts in a record that lists the server's arguments; of what it quotes nothing is read."""
+    if Scope.SERVER not in scopes or record.logger_file is None:
+        return None
+    for row in _ARGUMENT_ROWS:
+        if (found := row.pattern.match(record.message)) and _is_believed(
+            row.signature, record, quiet=True
+        ):
+            return _matched(row.signature, record, found)
+    return None
+
+
+def _tells_facts(record: Record) -> bool:
+    """Whether it is vLLM's own logger that speaks, not somebody who quotes it."""
+    return record.logger_file is not None and record.level in QUIET_LEVELS and not record.quoted
+
+
 def _is_believed(row: Signature, record: Record, quiet: bool) -> bool:  # noqa: FBT001 - private
     if quiet and not row.quiet:
         return False
@@ -113,10 +134,15 @@ def _is_believed(row: Signature, record: Record, quiet: bool) -> bool:  # noqa: 
         return False
     if row.mark is not None and record.level not in {None, "INFO"}:
         return False
+    if row.facts is not None and row.mark is None and not _tells_facts(record):
+        return False
     return not row.files or record.logger_file is None or record.logger_file in row.files
 
 
 def _matched(row: Signature, record: Record, found: re.Match[str]) -> Match:
+    if row.facts is not None:
+        facts = read_facts(row.facts, found) if _tells_facts(record) else {}
+        return Match(row, record.origin, numbers=facts, stamp=record.stamp, quoted=record.quoted)
     groups = {name: float(text) for name, text in found.groupdict().items() if text is not None}
     amount = groups.pop("amount", 1.0)
     return Match(row, record.origin, amount, groups, record.stamp, record.quoted)

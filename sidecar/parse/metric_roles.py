@@ -77,7 +77,9 @@ def index_names() -> dict[str, tuple[str, int, Part]]:
 
 
 NAME_INDEX = index_names()
-SHAPES = {role.role: role.shape for role in ROLES}
+PARTS_OF = dict.fromkeys(names.WAITING_REASONS.values(), names.WAITING_BY_REASON)
+"""Values that a label of one family keeps apart -> the role of that family."""
+SHAPES = {role.role: role.shape for role in ROLES} | dict.fromkeys(PARTS_OF, Shape.GAUGE)
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -105,7 +107,7 @@ def name_series(name: str, labels: Mapping[str, str]) -> Series | None:
             return None
     return Series(
         naming=naming,
-        role=role,
+        role=tell_part(role, labels),
         name_rank=rank,
         part=part,
         engine=labels.get("engine"),
@@ -115,6 +117,13 @@ def name_series(name: str, labels: Mapping[str, str]) -> Series | None:
         outcome=labels.get("sleep_state") or known_reason(labels.get("finished_reason")),
         info=keep_info(labels) if role == names.CONFIG_INFO else (),
     )
+
+
+def tell_part(role: str, labels: Mapping[str, str]) -> str | None:
+    """What a series is kept as: its role, or the part of it that its reason names; None for others."""
+    if role != names.WAITING_BY_REASON:
+        return role
+    return names.WAITING_REASONS.get(labels.get("reason", ""))
 
 
 def known_reason(reason: str | None) -> str | None:
@@ -319,7 +328,9 @@ def lay_out(series: Sequence[Series], engines_of: Callable[[set[str]], Sequence[
         naming=naming,
         engines=engines,
         found=frozenset(
-            role for engine in engines.values() for role in (*engine.values, *engine.histograms)
+            PARTS_OF.get(role, role)
+            for engine in engines.values()
+            for role in (*engine.values, *engine.histograms)
         ),
         idle_v0=bool(config)
         and all(one.role == names.CONFIG_INFO and one.engine is None for _, one in ours),

@@ -1,7 +1,7 @@
 """The GPUs, through NVIDIA's management library; the only file that knows ``pynvml``."""
 
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import pynvml
 
@@ -39,6 +39,26 @@ _FAULTS: Final = {
     pynvml.NVML_ERROR_RESET_REQUIRED: Fault.DEVICE_LOST,
 }
 _CLOSE_LIMIT_S: Final = 0.5
+_INSTANCES_MOST: Final = 16
+"""MIG devices of one card that are looked for; cards so far hold at most seven."""
+
+_SIZE_MOST: Final = 1 << 50
+"""Bytes that no card holds."""
+
+_Memory = tuple[int | None, int | None, int | None, int | None]
+_Listing = Callable[[object], list[Any]]
+_COMPUTING: Final[tuple[_Listing, ...]] = (
+    pynvml.nvmlDeviceGetComputeRunningProcesses_v3,
+    pynvml.nvmlDeviceGetComputeRunningProcesses_v2,
+)
+_DRAWING: Final[tuple[_Listing, ...]] = (
+    pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3,
+    pynvml.nvmlDeviceGetGraphicsRunningProcesses_v2,
+)
+_SHARING: Final[tuple[_Listing, ...]] = (
+    pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v3,
+    pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v2,
+)
 
 
 class NvmlSource:
@@ -126,7 +146,7 @@ class _Driver:
     def _gpu(self, index: int) -> Gpu:
         before = self._seen.get(index)
         try:
-            gpu = _read_gpu(index)
+            gpu = _read_gpu(index, before)
         except pynvml.NVMLError as error:
             gone = error.value in _LOST or (before is not None and error.value in _MISSING)
             if not gone:
@@ -136,50 +156,118 @@ class _Driver:
         return gpu
 
 
-def _read_gpu(index: int) -> Gpu:
+def _read_gpu(index: int, before: Gpu | None) -> Gpu:
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-    memory = _memory(handle)
+    uuid = str(_known(lambda: pynvml.nvmlDeviceGetUUID(handle)) or "")
+    is_same = before is not None and uuid and before.uuid == uuid
+    name = before.name if before is not None and is_same else None
     rates = _known(lambda: pynvml.nvmlDeviceGetUtilizationRates(handle))
-    mig = _known(lambda: pynvml.nvmlDeviceGetMigMode(handle))
+    mode = _known(lambda: pynvml.nvmlDeviceGetMigMode(handle))
+    is_mig = mode is not None and mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE
+    parts = _instances(handle) if is_mig else ()
+    memory = _add_memory([_memory(part) for part in parts]) if parts else _memory(handle)
     return Gpu(
         index=index,
-        uuid=str(_known(lambda: pynvml.nvmlDeviceGetUUID(handle)) or ""),
-        name=str(_known(lambda: pynvml.nvmlDeviceGetName(handle)) or ""),
+        uuid=uuid,
+        name=name or str(_known(lambda: pynvml.nvmlDeviceGetName(handle)) or ""),
         total=memory[0],
         used=memory[1],
         free=memory[2],
         reserved=memory[3],
         utilization=None if rates is None else min(1.0, rates.gpu / 100),
-        processes=_processes(handle),
-        mig=mig is not None and mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE,
+        processes=_all_processes(parts or (handle,)),
+        mig=is_mig,
     )
 
 
-def _memory(handle: object) -> tuple[int | None, int | None, int | None, int | None]:
+def _instances(handle: object) -> tuple[object, ...]:
+    """The MIG devices of a card that we may use; none where the driver does not give them.
+
+    A container sees those that it was given, where the card's own figures are over all instances,
+    and only for those with rights (``nvml.h``, ``nvmlDeviceGetMemoryInfo``).
+    """
+    count = _known(lambda: pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)) or 0
+    found = (_instance(handle, number) for number in range(min(count, _INSTANCES_MOST)))
+    return tuple(one for one in found if one is not None)
+
+
+def _instance(handle: object, number: int) -> object | None:
+    try:
+        return _known(lambda: pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number))
+    except pynvml.NVMLError as error:
+        # The places of instances that were not made are empty.
+        if error.value in _MISSING:
+            return None
+        raise
+
+
+def _memory(handle: object) -> _Memory:
     """Total, used, free and reserved; without v2, ``used`` counts the driver's reserve too."""
     new = _known(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2))
     if new is not None:
-        return int(new.total), int(new.used), int(new.free), int(new.reserved)
+        return _size(new.total), _size(new.used), _size(new.free), _size(new.reserved)
     old = _known(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle))
     if old is not None:
-        return int(old.total), int(old.used), int(old.free), None
+        return _size(old.total), _size(old.used), _size(old.free), None
     return None, None, None, None
 
 
+def _size(size: int) -> int | None:
+    """Bytes; None for what is no size: a driver whose fields lie elsewhere fills in anything."""
+    return int(size) if size < _SIZE_MOST else None
+
+
+def _add_memory(parts: list[_Memory]) -> _Memory:
+    """The same figures over several instances; None where one does not say."""
+    total, used, free, reserved = (
+        None if None in figures else sum(one for one in figures if one is not None)
+        for figures in zip(*parts, strict=True)
+    )
+    return total, used, free, reserved
+
+
+def _all_processes(handles: tuple[object, ...]) -> tuple[GpuProcess, ...] | None:
+    """Who holds memory on any of these; None if one of them does not list who computes."""
+    found: list[GpuProcess] = []
+    for handle in handles:
+        processes = _processes(handle)
+        if processes is None:
+            return None
+        found.extend(processes)
+    return tuple(found)
+
+
 def _processes(handle: object) -> tuple[GpuProcess, ...] | None:
-    for call in (
-        pynvml.nvmlDeviceGetComputeRunningProcesses_v3,
-        pynvml.nvmlDeviceGetComputeRunningProcesses_v2,
-    ):
+    """Who computes, draws or is a client of MPS; one that does several things is listed once."""
+    computing = _listed(handle, _COMPUTING)
+    if computing is None:
+        return None
+    sizes: dict[int, int | None] = {}
+    for pid, used in (*computing, *_besides(handle, _DRAWING), *_besides(handle, _SHARING)):
+        known = sizes.get(pid)
+        sizes[pid] = used if known is None else max(known, used or 0)
+    return tuple(GpuProcess(pid=pid, used=used) for pid, used in sizes.items())
+
+
+def _besides(handle: object, calls: tuple[_Listing, ...]) -> list[tuple[int, int | None]]:
+    """As ``_listed``; whatever ails a list that few need must not hide the rest."""
+    try:
+        return _listed(handle, calls) or []
+    except pynvml.NVMLError as error:
+        if error.value in _LOST:
+            raise
+        return []
+
+
+def _listed(handle: object, calls: tuple[_Listing, ...]) -> list[tuple[int, int | None]] | None:
+    """Pids and bytes, by the newest call that this driver knows."""
+    for call in calls:
         found = _known(lambda call=call: call(handle))  # type: ignore[misc]
         if found is not None:
-            return tuple(
-                GpuProcess(
-                    pid=int(one.pid),
-                    used=None if one.usedGpuMemory is None else int(one.usedGpuMemory),
-                )
+            return [
+                (int(one.pid), None if one.usedGpuMemory is None else _size(one.usedGpuMemory))
                 for one in found
-            )
+            ]
     return None
 
 

@@ -1,4 +1,4 @@
-"""The server's process tree, from /proc: names and sizes, never arguments or environment."""
+"""The server's process tree, from /proc: names and sizes; of arguments known numbers only."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,9 +8,11 @@ from typing import Final
 
 from sidecar.assemble.process_roles import ENGINES, party_of
 from sidecar.clock import ClockLike
+from sidecar.model.limits import Limits
 from sidecar.model.readings import Process, ProcessReading
 from sidecar.model.samples import Sample
 from sidecar.model.vocabulary import Fault, Party, Source
+from sidecar.parse.launch_arguments import limits_of_argv
 from sidecar.sources.base import Tap, sample_of
 from sidecar.sources.thread import CallThread
 
@@ -25,6 +27,7 @@ _ALL_EVERY: Final = 5
 """Every so many looks all processes of the host are read, of which there may be thousands."""
 _PARENTS_MOST: Final = 4
 _STATUS_BYTES: Final = 16 * 1024
+_ARGUMENT_BYTES: Final = 64 * 1024
 _PINNED_EVERY: Final = 12
 """Every so many looks the pinned memory is read, which costs as much as all the rest of a look."""
 _PINNED: Final = (b"VmLck:", b"VmPin:")
@@ -102,7 +105,14 @@ def _row(reading: ProcessReading) -> Mapping[str, object]:
         }
         for one in reading.processes
     ]
-    return {"processes": processes, "root": reading.root, "host_pids": reading.host_pids}
+    row: dict[str, object] = {
+        "processes": processes,
+        "root": reading.root,
+        "host_pids": reading.host_pids,
+    }
+    if reading.limits:
+        row["limits"] = {limit.value: known.value for limit, known in reading.limits.items()}
+    return row
 
 
 class _Tree:
@@ -118,6 +128,8 @@ class _Tree:
         self._looks = 0
         self._pinned: dict[int, int | None] = {}
         self._host_pids: bool | None = None
+        self._told_by: tuple[int, int] | None = None
+        self._limits: Limits = {}
 
     @property
     def root_pid(self) -> int | None:
@@ -160,7 +172,21 @@ class _Tree:
             ),
             root=self.root_pid,
             host_pids=self._host_pids,
+            limits=self._limits_of_root(),
         )
+
+    def _limits_of_root(self) -> Limits:
+        """What the first process was told, read once; again at times while it told nothing.
+
+        Who is given by its pid may be a shell still, that becomes the server.
+        """
+        root = self.root_pid
+        told_by = None if root is None else (root, self._known[root])
+        again = not self._limits and self._looks % _PINNED_EVERY == 1
+        if told_by != self._told_by or again:
+            self._told_by = told_by
+            self._limits = {} if root is None else _limits(self._proc, root)
+        return self._limits
 
     def _look(self) -> dict[int, _Stat]:
         """Those we know; all of the host's at times, and whenever one of ours is gone."""
@@ -274,6 +300,18 @@ def _pinned(proc_root: Path, pid: int) -> int | None:
     except (OSError, ValueError, IndexError):
         return None
     return sum(sizes) * 1024 if sizes else None
+
+
+def _limits(proc_root: Path, pid: int) -> Limits:
+    """The limits on a command line (``proc_pid_cmdline(5)``): nothing else of it is kept."""
+    try:
+        with open(f"{proc_root}/{pid}/cmdline", "rb") as file:  # noqa: PTH123  (as for stat)
+            text = file.read(_ARGUMENT_BYTES)
+    except OSError:
+        return {}
+    # Behind the last NUL stands nothing, or what was cut.
+    words = text.split(b"\0")[:-1]
+    return limits_of_argv([word.decode("utf-8", "replace") for word in words])
 
 
 def _sees_host(proc_root: Path) -> bool:

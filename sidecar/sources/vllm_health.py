@@ -1,23 +1,54 @@
-"""The status code of vLLM's health endpoint, and once in a server's life its version."""
+"""The status code of vLLM's health endpoint; and once in a server's life, its version and its limits."""
 
+import asyncio
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from sidecar.clock import ClockLike
+from sidecar.model.limits import Limits
 from sidecar.model.readings import HealthReading, Reading
 from sidecar.model.samples import Sample
 from sidecar.model.vocabulary import Fault, Source
+from sidecar.parse.server_config import parse_models, parse_server_info
 from sidecar.parse.version import parse_version
 from sidecar.sources.base import Tap, sample_of
 from sidecar.sources.target import HTTP_OK, Target
 
 VERSION_CAP: Final = 4096
+CONFIG_CAP: Final = 1024 * 1024
+MOST_TRIES: Final = 3
+"""How often a question is put that met no answer, or a fault of the server's: the configuration is
+gathered by running programs, which on a busy host outlasts one limit, and is kept for the next."""
+_SERVER_ERROR: Final = 500
+_PASSING: Final = frozenset({Fault.TIMEOUT, Fault.REFUSED, Fault.DISCONNECTED, Fault.IO_ERROR})
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The URLs that are asked once a server answers well; None is not asked.
+
+    ``info`` answers 404 without ``VLLM_SERVER_DEV_MODE=1``.
+    """
+
+    version: str | None = None
+    models: str | None = None
+    info: str | None = None
+
+    @classmethod
+    def of(cls, target: str) -> "Asked":
+        """Those of vLLM's API below ``target``."""
+        return cls(
+            version=f"{target}/version",
+            models=f"{target}/v1/models",
+            info=f"{target}/server_info?config_format=json",
+        )
 
 
 class VllmHealthSource:
     """Asks ``url`` within ``limit_s`` seconds; every answer is a reading, whatever its status.
 
-    ``version_url`` is asked once after each time the server begins to answer well.
+    What is in ``asked`` is asked after each time the server begins to answer well, within as long.
     """
 
     name: Final = Source.VLLM_HEALTH
@@ -28,35 +59,35 @@ class VllmHealthSource:
         url: str,
         *,
         limit_s: float,
-        version_url: str | None = None,
+        asked: Asked | None = None,
         token_file: Path | None = None,
         ca_file: Path | None = None,
         tap: Tap | None = None,
     ) -> None:
+        def target(url: str, body_cap: int) -> Target:
+            return Target(
+                url, limit_s=limit_s, body_cap=body_cap, token_file=token_file, ca_file=ca_file
+            )
+
+        def question(url: str | None, body_cap: int) -> _Question:
+            return _Question(None if url is None else target(url, body_cap))
+
+        urls = asked or Asked()
         self._clock = clock
         self._tap = tap
-        self._asked = version_url is None
-        self._version: Target | None = None
-        if version_url is not None:
-            self._version = Target(
-                version_url,
-                limit_s=limit_s,
-                body_cap=VERSION_CAP,
-                token_file=token_file,
-                ca_file=ca_file,
-            )
-        self._target = Target(
-            url, limit_s=limit_s, body_cap=0, token_file=token_file, ca_file=ca_file
-        )
+        self._target = target(url, 0)
+        self._version = question(urls.version, VERSION_CAP)
+        self._models = question(urls.models, CONFIG_CAP)
+        self._info = question(urls.info, CONFIG_CAP)
 
     async def open(self) -> None:
         """Nothing is held before the first sample."""
 
     async def close(self) -> None:
-        """Drop the connection at once, also while an answer is awaited."""
+        """Drop the connections at once, also while an answer is awaited."""
         await self._target.close()
-        if self._version is not None:
-            await self._version.close()
+        for question in (self._version, self._models, self._info):
+            await question.close()
 
     async def sample(self) -> Sample:
         """The status now."""
@@ -65,22 +96,61 @@ class VllmHealthSource:
         got: Reading | Fault
         row: dict[str, object]
         if isinstance(answer, Fault):
+            if answer is not Fault.TIMEOUT:
+                self._forget()
             got, row = answer, {"status": None, "error": answer.value}
         else:
-            version = await self._ask_version(healthy=answer.status == HTTP_OK)
-            got, row = HealthReading(answer.status, version), {"status": answer.status}
+            got, row = await self._reading(answer.status), {"status": answer.status}
         if self._tap is not None:
             self._tap(begun, row)
         return sample_of(self.name, begun, self._clock.now(), got)
 
-    async def _ask_version(self, *, healthy: bool) -> str | None:
-        if self._version is None or not healthy:
-            self._asked = self._version is None
+    async def _reading(self, status: int) -> HealthReading:
+        if status != HTTP_OK:
+            self._forget()
+            return HealthReading(status)
+        version, models, info = await asyncio.gather(
+            self._version.ask(), self._models.ask(), self._info.ask()
+        )
+        limits: Limits = {}
+        if models is not None:
+            limits = parse_models(models)
+        if info is not None:
+            limits = {**limits, **parse_server_info(info)}
+        return HealthReading(status, None if version is None else parse_version(version), limits)
+
+    def _forget(self) -> None:
+        """Whoever answers well next is asked anew: it may be another server."""
+        for question in (self._version, self._models, self._info):
+            question.tries = 0
+
+
+class _Question:
+    """One thing that is asked of a server that answers well, until it is settled.
+
+    ``tries``: how often it was asked in this life of the server.
+    """
+
+    def __init__(self, target: Target | None) -> None:
+        self._target = target
+        self.tries = 0
+
+    async def close(self) -> None:
+        if self._target is not None:
+            await self._target.close()
+
+    async def ask(self) -> bytes | None:
+        """The body of a good answer, the first time there is one."""
+        if self._target is None or self.tries >= MOST_TRIES:
             return None
-        if self._asked:
+        self.tries += 1
+        answer = await self._target.get()
+        if isinstance(answer, Fault):
+            self._settle(settled=answer not in _PASSING)
             return None
-        self._asked = True
-        answer = await self._version.get()
-        if isinstance(answer, Fault) or answer.status != HTTP_OK:
-            return None
-        return parse_version(answer.body)
+        self._settle(settled=answer.status < _SERVER_ERROR)
+        return answer.body if answer.status == HTTP_OK else None
+
+    def _settle(self, *, settled: bool) -> None:
+        if settled:
+            self.tries = MOST_TRIES

@@ -8,6 +8,7 @@ from sidecar.catalog.signatures import (
     QUIET_STARTS,
     ROWS,
     SIGNATURES,
+    Facts,
     Mark,
     Scope,
     Signature,
@@ -19,6 +20,7 @@ from sidecar.parse.log_match import read_line
 
 EVERYWHERE = frozenset(Scope)
 MOST_LIVE_SIGNALS = 40
+BY_DEVICE = frozenset({"kv_cache_size"})
 KIND_IN_NEIGHBOURS = "a kill whose limit the lines around it name"
 
 PREEMPTED = (
@@ -848,6 +850,72 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "container died (oom)",
         "container died 3f1c (image=vllm, name=vllm, exitcode=1)",
     ),
+    "kv_cache_size": (
+        (
+            "(EngineCore pid=7) INFO 11-29 20:49:58 [kv_cache_utils.py:2327] GPU + host KV cache size:"
+            " 4,128 tokens, Maximum concurrency for 2,048 tokens per request: 2.02x"
+        ),
+        "(EngineCore pid=7) INFO 11-29 20:49:58 [x.py:1] GPU KV cache size: unknown",
+    ),
+    "maximum_concurrency": (
+        "INFO 12-20 20:25:46 executor.py:61] Maximum concurrency for 40000 tokens per request: 1.54x",
+        "WARNING 12-20 20:25:46 executor.py:61] Maximum concurrency for 400 tokens per request: 1.5x",
+    ),
+    "kv_cache_memory": (
+        (
+            "(VllmWorker rank=0 pid=18) INFO 07-24 01:03:07 [gpu_worker.py:245] Available KV cache"
+            " memory: 18.67 GiB"
+        ),
+        "INFO 07-24 01:03:07 [gpu_worker.py:245] Available KV cache memory: plenty",
+    ),
+    "kv_cache_memory_reserved": (
+        (
+            "INFO 07-24 01:03:07 [gpu_worker.py:245] Initial free memory 47.03 GiB, reserved 8.00 GiB"
+            " memory for KV Cache as specified by kv_cache_memory_bytes config"
+        ),
+        "INFO 07-24 01:03:07 [gpu_worker.py:245] Initial free memory 47.03 GiB, reserved none",
+    ),
+    "kv_cache_memory_advice": (
+        (
+            "(Worker_TP0 pid=9) INFO 10-01 01:03:07 [gpu_worker.py:392] Free memory on device"
+            " (43.9/44.39 GiB) on startup. Desired GPU memory utilization is (0.8, 35.51 GiB). Replace"
+            " gpu_memory_utilization config with `--kv-cache-memory=31966072012` to fit into requested"
+            " memory, or `--kv-cache-memory=40974729216` to fully utilize gpu memory."
+        ),
+        "INFO 10-01 01:03:07 [gpu_worker.py:392] Free memory on device (43.9/44.39 GiB) on startup.",
+    ),
+    "chunked_prefill_enabled": (
+        (
+            "(ApiServer_1 pid=9) INFO 11-29 21:05:10 [scheduler.py:307] Chunked prefill is enabled with"
+            " max_num_batched_tokens=2048."
+        ),
+        "INFO 11-29 21:05:10 [scheduler.py:307] Chunked prefill is enabled.",
+    ),
+    "using_max_model_len": (
+        "(APIServer pid=9) INFO 11-29 20:49:42 [model.py:2152] Using max model len 2048",
+        "(APIServer pid=9) INFO 11-29 20:49:42 [model.py:2152] Using max model len 2048 says a client",
+    ),
+    "max_model_len_fitted": (
+        (
+            "(EngineCore pid=7) INFO 01-01 10:00:00 [kv_cache_utils.py:1] Auto-fit max_model_len:"
+            " reduced from 262144 to 172032 to fit in available GPU memory (3.01 GiB)"
+        ),
+        "ERROR 01-01 10:00:00 [a.py:1] Auto-fit max_model_len: reduced from 262144 to 172032",
+    ),
+    "arguments_told": (
+        (
+            "(APIServer pid=9) INFO 11-29 20:49:42 [api_utils.py:286] non-default args: {'model': 'm',"
+            " 'max_num_seqs': 32}"
+        ),
+        "(APIServer pid=9) INFO 11-29 20:49:42 [protocol.py:9] non-default args: {'max_num_seqs': 32}",
+    ),
+    "namespace_told": (
+        (
+            "INFO 11-27 15:31:08 api_server.py:626] args: Namespace(host=None, port=8000, model='m',"
+            " max_model_len=4096)"
+        ),
+        "INFO 11-27 15:31:08 logger.py:626] args: Namespace(model='m', max_model_len=4096)",
+    ),
     "launcher_exit_code_killed": (
         "E1030 01:00:00.000000 7 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -9) local_rank: 1 (pid: 1168) of binary: /usr/bin/python3",
         "failed (exitcode: 1) local_rank: 1 (pid: 1168) of binary: /usr/bin/python3",
@@ -896,11 +964,19 @@ def test_no_needle_is_without_a_row() -> None:
 
 def test_quiet_rows_begin_as_the_prefilter_expects() -> None:
     for row in ROWS:
-        if row.quiet and row.mark is not None and row.scope is not Scope.SYSTEM:
+        is_quiet = row.quiet and (row.mark is not None or row.facts is not None)
+        if is_quiet and row.scope is not Scope.SYSTEM and row.id not in BY_DEVICE:
             start = row.pattern.replace("\\", "")[:9]
             assert any(
                 known.startswith(start[:9]) or start.startswith(known[:9]) for known in QUIET_STARTS
             ), row.id
+
+
+@pytest.mark.parametrize("device", ["CPU", "GPU", "HPU", "NPU", "TPU", "XPU", "GPU + host"])
+def test_the_prefilter_knows_the_device_that_a_cache_is_on(device: str) -> None:
+    line = f"INFO 11-29 20:49:58 [kv_cache_utils.py:2327] {device} KV cache size: 4,128 tokens"
+    assert candidates(line.encode()) == [0]
+    assert ids_in(line) == ["kv_cache_size"]
 
 
 def test_the_signals_that_can_be_exported_stay_within_the_series_budget() -> None:
@@ -927,6 +1003,13 @@ def test_a_refusal_to_start_and_a_failed_allocation_share_no_signal() -> None:
     assert refusals
     assert failures
     assert not refusals & failures
+
+
+def test_facts_speak_for_no_cause_and_are_no_signal_of_their_own() -> None:
+    facts = [row for row in ROWS if row.facts is not None]
+    assert {row.facts for row in facts} == set(Facts)
+    assert all(row.cause is None and row.weight is Weight.SUPPORT and row.quiet for row in facts)
+    assert {row.signal for row in facts} == {Mark.STARTING.value}
 
 
 def test_marks_speak_for_no_cause_and_every_mark_can_be_seen() -> None:

@@ -5,16 +5,33 @@ import io
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from sidecar.commands import scan
 from sidecar.commands.scan import CHUNK_BYTES, run_scan
+from sidecar.model.advice import Advice, Lever, Step
+from sidecar.model.limits import Limit
 from sidecar.parse.log_line import records, say_stamp
+from sidecar.triage import LogCause
 
 SECRET = "sk-very-secret"
 OOM = f"(EngineCore pid=7) ERROR 10-24 01:26:57 [core.py:710] torch.OutOfMemoryError: CUDA out of memory. Tried {SECRET}\n"
 HEALTHY = '(APIServer pid=1) INFO:     10.0.0.1:1 - "GET /metrics HTTP/1.1" 200 OK\n'
+
+
+ADVICE = Advice(
+    Lever.LOWER_GPU_MEMORY_UTILIZATION,
+    because=("a GPU allocation failed",),
+    cost="a smaller cache",
+    step=Step(Limit.GPU_MEMORY_UTILIZATION),
+    step_words="take 0.05 less",
+    verify="no allocation fails",
+    rollback="take 0.05 more",
+    rejected={Lever.RAISE_KV_CACHE_MEMORY: "it takes still more"},
+)
 
 
 def result_of(capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
@@ -23,9 +40,15 @@ def result_of(capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
     return found
 
 
+def give_advice(causes: Sequence[LogCause]) -> Advice:
+    """The lever of every log in which something was found."""
+    return ADVICE if causes else Advice(Lever.NONE)
+
+
 def test_the_result_has_the_published_form(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(scan, "advise_log", give_advice)
     log = tmp_path / "a.log"
     log.write_text(HEALTHY + OOM)
     assert run_scan([str(log)], output="json") == 0
@@ -44,7 +67,21 @@ def test_the_result_has_the_published_form(
                 "signals": ["gpu_out_of_memory"],
             }
         ],
-        "lever": None,
+        "lever": {
+            "name": "lower_gpu_memory_utilization",
+            "because": ["a GPU allocation failed"],
+            "cost": "a smaller cache",
+            "verify": "no allocation fails",
+            "step": {
+                "setting": "gpu_memory_utilization",
+                "value": None,
+                "now": None,
+                "words": "take 0.05 less",
+            },
+            "rollback": "take 0.05 more",
+            "rejected": {"raise_kv_cache_memory": "it takes still more"},
+            "resting": False,
+        },
     }
 
 
@@ -124,7 +161,7 @@ def test_the_text_says_in_words_what_where_and_how_often(
     run_scan([str(log)], output="text")
     said = capsys.readouterr().out
     assert "cuda_oom (2 lines)" in said
-    assert "an allocation on the GPU failed (first in line 2" in said
+    assert "an allocation of GPU memory failed (first in line 2" in said
 
 
 def test_a_line_over_the_border_of_two_portions_is_found(
@@ -155,6 +192,42 @@ def test_people_read_when_it_was_what_followed_and_what_to_do(
     assert "what followed from it: engine_dead" in said
     assert "do: see who else holds memory on that GPU" in said
     assert "do not: raise --gpu-memory-utilization" in said
+
+
+def test_a_log_without_a_finding_has_the_lever_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "a.log"
+    log.write_text(HEALTHY)
+    run_scan([str(log)], output="json")
+    lever = result_of(capsys)["lever"]
+    assert isinstance(lever, dict)
+    assert (lever["name"], lever["step"]) == ("none", None)
+    run_scan([str(log)], output="text")
+    assert "lever" not in capsys.readouterr().out
+
+
+REFUSED = (
+    "ERROR 10-24 01:26:57 [core.py:710] ValueError: No available memory for the cache blocks.\n"
+)
+
+
+@pytest.mark.parametrize(("line", "opposite"), [(OOM, "raise"), (REFUSED, "lower")])
+def test_the_two_kinds_of_cuda_oom_never_get_each_others_lever(
+    line: str, opposite: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "a.log"
+    log.write_text(line)
+    run_scan([str(log)], output="json")
+    lever = result_of(capsys)["lever"]
+    assert isinstance(lever, dict)
+    assert lever["name"] != "none"
+    assert lever["name"] not in {
+        f"{opposite}_gpu_memory_utilization",
+        f"{opposite}_kv_cache_memory",
+    }
+    run_scan([str(log)], output="text")
+    assert f"  lever {lever['name']}: " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from sidecar.catalog import vllm_metrics as roles
 from sidecar.catalog.exported import Outcome
 from sidecar.derive.latency import (
     count_outcomes,
-    kv_capacity_tokens,
     measure_latency,
     measure_throughput,
     merge,
@@ -169,22 +168,3 @@ def test_preemptions_per_request_need_a_finished_request() -> None:
     deltas[roles.FINISHED] = 60.0
     assert preemptions_per_request(EngineWindow(deltas=deltas)) == 0.05
     assert preemptions_per_request(EngineWindow(deltas={roles.FINISHED: 1.0})) is None
-
-
-@pytest.mark.parametrize(
-    ("info", "engines", "expected"),
-    [
-        ({"kv_cache_size_tokens": "4096", "num_gpu_blocks": "9", "block_size": "16"}, 2, 4096.0),
-        ({"num_gpu_blocks": "256", "block_size": "16"}, 1, 4096.0),
-        ({"num_gpu_blocks": "256", "block_size": "16"}, 2, None),
-        ({"num_gpu_blocks": "None", "block_size": "16"}, 1, None),
-        ({"kv_cache_size_tokens": "-1"}, 1, None),
-        ({"kv_cache_size_tokens": "0"}, 1, None),
-        ({"kv_cache_size_tokens": "9" * 400}, 1, None),
-        ({}, 1, None),
-    ],
-)
-def test_capacity_is_read_from_the_configuration_only_when_it_is_certain(
-    info: dict[str, str], engines: int, expected: float | None
-) -> None:
-    assert kv_capacity_tokens(info, engines) == expected

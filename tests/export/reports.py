@@ -3,7 +3,11 @@
 import math
 
 from sidecar.catalog import vllm_metrics as roles
+from sidecar.derive import budgets
+from sidecar.model.advice import Advice, Lever, Step
+from sidecar.model.budget import GpuBudget, Sight
 from sidecar.model.evidence import Evidence
+from sidecar.model.limits import Known, Limit, Origin
 from sidecar.model.readings import CgroupReading, Gpu, Histogram, NvmlReading
 from sidecar.model.report import (
     ClockStatus,
@@ -53,6 +57,25 @@ KINDS = {
 }
 
 
+LIMITS = {
+    Limit.MAX_NUM_SEQS: Known(16.0, Origin.LOG_ARGUMENTS),
+    Limit.MAX_NUM_BATCHED_TOKENS: Known(2048.0, Origin.LOG),
+    Limit.MAX_MODEL_LEN: Known(2048.0, Origin.MODELS),
+    Limit.WATERMARK: Known(0.05, Origin.COMMAND_LINE),
+    Limit.KV_MEMORY_BYTES: Known(2.0 * GIB, Origin.LOG),
+}
+ADVICE = Advice(
+    Lever.RAISE_WATERMARK,
+    because=("0.3 preemptions per finished request",),
+    cost="TTFT rises while requests wait to be let in",
+    step=Step(Limit.WATERMARK, 0.05, 0.0),
+    step_words="--watermark 0.05",
+    verify="preemptions per request fall",
+    rollback="--watermark 0",
+    rejected={Lever.RAISE_KV_CACHE_MEMORY: "no free memory is proven"},
+)
+
+
 def make_engine() -> EngineWindow:
     """A busy engine: 12 preemptions, 40 requests ended."""
     return EngineWindow(
@@ -67,9 +90,19 @@ def make_engine() -> EngineWindow:
             roles.KV_USAGE: Spread(0.5, 0.75, 0.98, 0.9),
             roles.RUNNING: Spread(4, 6, 8, 7),
             roles.WAITING: Spread(0, 1, 3, 2),
+            roles.WAITING_CAPACITY: Spread(0, 1, 3, 2),
+            roles.WAITING_DEFERRED: Spread(0, 0, 0, 0),
         },
         histograms={
-            roles.TTFT: Histogram(((0.1, 10.0), (0.5, 30.0), (1.0, 40.0), (math.inf, 40.0)), 40, 16)
+            roles.TTFT: Histogram(
+                ((0.1, 10.0), (0.5, 30.0), (1.0, 40.0), (math.inf, 40.0)), 40, 16
+            ),
+            roles.REQUEST_PROMPT_TOKENS: Histogram(
+                ((50.0, 20.0), (100.0, 40.0), (math.inf, 40.0)), 40, 3_000
+            ),
+            roles.REQUEST_GENERATION_TOKENS: Histogram(
+                ((100.0, 20.0), (200.0, 40.0), (math.inf, 40.0)), 40, 4_500
+            ),
         },
         outcomes={"stop": 30.0, "length": 8.0, "abort": 2.0, "error": 0.0},
     )
@@ -95,7 +128,28 @@ def make_window(engines: int = 1, *, up: bool = True) -> Window:
         served=up,
         down=not up,
         gpu_utilization=dict.fromkeys(range(100), 0.8),
-        info={"kv_cache_size_tokens": "4096"},
+        naming_generation="v1",
+        limits=LIMITS if up else {},
+        gpus=tuple(make_gpu_budget(n) for n in range(100)),
+        info={"kv_cache_size_tokens": "4096", "block_size": "96"},
+    )
+
+
+def make_gpu_budget(index: int) -> GpuBudget:
+    """A GPU of 24 GiB that somebody else uses too."""
+    return GpuBudget(
+        index,
+        total=24 * GIB,
+        used=20 * GIB,
+        free=4 * GIB,
+        reserved=GIB // 2,
+        vllm=18 * GIB,
+        cotenant=2 * GIB,
+        orphans=0,
+        free_durable=3 * GIB,
+        utilization=0.8,
+        sight=Sight.SEEN,
+        expected=True,
     )
 
 
@@ -120,12 +174,15 @@ def make_judgement(
 ) -> Judgement:
     """A judged window."""
     causes = make_causes(verdict)
+    window = make_window(engines, up=up)
     return Judgement(
-        window=make_window(engines, up=up),
+        window=window,
         verdict=verdict,
         severity=Severity.CRITICAL if causes else None,
         causes=causes,
         observable=dict.fromkeys(Cause, verdict is not Verdict.UNKNOWN),
+        budgets=budgets.measure(window),
+        advice=ADVICE if verdict is Verdict.PREEMPTION else Advice(Lever.NONE),
     )
 
 

@@ -8,6 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from sidecar.catalog import exported
 from sidecar.catalog.family import PREFIX, Family
 from sidecar.export.metrics import ROWS, Exposition, Format
+from sidecar.model.advice import Lever
+from sidecar.model.budget import GpuBudget
 from sidecar.model.readings import CgroupReading
 from sidecar.model.report import HostOutlook, ProcessCount, Report, SourceStatus
 from sidecar.model.vocabulary import (
@@ -96,7 +98,16 @@ def test_what_nobody_measured_is_absent_not_zero() -> None:
         "last_evidence_timestamp_seconds",
         "window_preemptions",
         "window_requests",
+        "window_recomputed_tokens_estimate",
         "kv_capacity_tokens",
+        "kv_capacity_bytes",
+        "kv_demand_tokens",
+        "kv_headroom_tokens",
+        "tokens_per_running_request",
+        "safe_concurrency_requests",
+        "admission_limit",
+        "admission_used_ratio",
+        "gpu_free_durable_bytes",
         "kv_usage_ratio",
         "requests",
         "latency_seconds",
@@ -172,6 +183,64 @@ def test_every_role_of_a_process_is_there_once_processes_can_be_seen() -> None:
     assert ("pinned",) not in found["host_memory_bytes"]
 
 
+def test_budgets_are_told_by_engine() -> None:
+    found = read(make_report(engines=2))
+    for name, value in (
+        ("kv_capacity_tokens", 4096),
+        ("kv_capacity_bytes", 2 * GIB),
+        ("kv_demand_tokens", 3000),
+        ("kv_headroom_tokens", 80),
+        ("tokens_per_running_request", 500),
+        ("safe_concurrency_requests", 8),
+        ("admission_used_ratio", 0.5),
+        ("window_recomputed_tokens_estimate", 6000),
+    ):
+        assert found[name] == {("0",): value, ("1",): value}
+
+
+def test_only_limits_that_were_told_are_shown() -> None:
+    assert read(make_report())["admission_limit"] == {
+        ("max_num_seqs",): 16,
+        ("max_num_batched_tokens",): 2048,
+        ("max_model_len",): 2048,
+        ("watermark",): 0.05,
+    }
+
+
+@pytest.mark.parametrize("lever", Lever)
+def test_exactly_one_lever_is_one(lever: Lever) -> None:
+    report = make_report()
+    assert report.last_window is not None
+    advice = replace(report.last_window.advice, lever=lever)
+    rows = read(replace(report, last_window=replace(report.last_window, advice=advice)))["lever"]
+    assert len(rows) == len(Lever)
+    assert [labels for labels, value in rows.items() if value] == [(lever.value,)]
+
+
+def test_before_the_first_window_the_lever_is_none() -> None:
+    rows = read(make_first_report())["lever"]
+    assert [labels for labels, value in rows.items() if value] == [("none",)]
+
+
+def test_a_gpus_memory_is_told_by_owner_only_where_it_can_be_seen() -> None:
+    found = read(make_report())
+    assert found["gpu_memory_bytes"]["0", "vllm"] == 18 * GIB
+    assert found["gpu_memory_bytes"]["0", "cotenant"] == 2 * GIB
+    assert found["gpu_free_durable_bytes"] == {("0",): 3 * GIB}
+    report = make_report()
+    assert report.last_window is not None
+    for gpus in ((), (GpuBudget(0),), (GpuBudget(5, vllm=1, cotenant=1, free_durable=1),)):
+        window = replace(report.last_window.window, gpus=gpus)
+        hidden = read(replace(report, last_window=replace(report.last_window, window=window)))
+        assert {kind for _, kind in hidden["gpu_memory_bytes"]} == {
+            "total",
+            "used",
+            "free",
+            "reserved",
+        }
+        assert "gpu_free_durable_bytes" not in hidden
+
+
 def test_records_that_were_lost_are_counted() -> None:
     assert read(replace(make_report(), kernel_lost=3))["kernel_log_lost_records_total"] == {(): 3}
 
@@ -181,6 +250,13 @@ def test_a_fault_a_source_should_not_have_counts_as_io_error() -> None:
     rows = read(replace(make_report(), sources={Source.CGROUP: status}))["source_errors_total"]
     assert rows["io_error", "cgroup"] == 3
     assert rows["denied", "cgroup"] == 4
+
+
+def test_a_call_that_still_hangs_counts_as_a_time_out() -> None:
+    status = SourceStatus(errors={Fault.TIMEOUT: 2, Fault.BUSY: 7})
+    rows = read(replace(make_report(), sources={Source.NVML: status}))["source_errors_total"]
+    assert rows["timeout", "nvml"] == 9
+    assert ("busy", "nvml") not in rows
 
 
 def test_an_unknown_reason_for_dropped_lines_counts_as_other() -> None:

@@ -32,6 +32,8 @@ def test_engines_beyond_the_limit_add_up_in_other() -> None:
     assert found["vllm_sidecar_requests", "other/running"] == 21
     assert found["vllm_sidecar_window_preemptions_per_request", "other"] == 0.3
     assert found["vllm_sidecar_engines_folded", ""] == 3
+    assert found["vllm_sidecar_kv_demand_tokens", "1"] == 3000
+    assert ("vllm_sidecar_kv_demand_tokens", "other") not in found
 
 
 def test_of_folded_ratios_the_fullest_speaks() -> None:

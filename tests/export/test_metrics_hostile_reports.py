@@ -12,8 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from sidecar.catalog import exported
 from sidecar.catalog.family import PREFIX, Label
 from sidecar.export.metrics import Exposition, Format
-from sidecar.export.results import ENGINE_NAME, encode, report_result
-from sidecar.export.words import window_line
+from sidecar.export.results import encode, report_result
+from sidecar.export.values import ENGINE_NAME
+from sidecar.export.words import window_line, window_text
 from sidecar.model.report import Report
 from tests.export.reports import EVIDENCE_KEYS
 from tests.strategies import REPORTS
@@ -87,3 +88,4 @@ def test_results_are_one_line_of_json_and_one_line_of_words(report: Report) -> N
     assert "NaN" not in text.replace('"NaN"', ""), "an engine may bear that name, a number may not"
     if report.last_window is not None:
         assert "\n" not in window_line(report.last_window)
+        assert window_text(report.last_window).count("\n") <= 1

@@ -7,18 +7,15 @@ from dataclasses import replace
 import pytest
 
 from sidecar.catalog import vllm_metrics as roles
-from sidecar.export.results import (
-    encode,
-    evidence_result,
-    number,
-    plain_text,
-    report_result,
-    window_result,
-)
+from sidecar.derive import budgets
+from sidecar.export.results import encode, evidence_result, report_result, window_result
+from sidecar.export.values import number, plain_text
+from sidecar.model.advice import Advice, Lever
+from sidecar.model.budget import Budget, GpuBudget
 from sidecar.model.evidence import Parties
 from sidecar.model.readings import Histogram
 from sidecar.model.vocabulary import Cause, LimitOwner, Party, Verdict
-from sidecar.model.window import EngineWindow
+from sidecar.model.window import EngineWindow, Spread
 from tests.export.reports import GIB, START, make_judgement, make_report
 
 
@@ -36,7 +33,16 @@ def test_a_window_has_the_keys_of_the_interface_in_order() -> None:
     ]
     assert result["window"] == {"start": START, "end": START + 15}
     assert result["verdict"] == "preemption"
-    assert result["lever"] is None
+    assert result["lever"] == {
+        "name": "raise_watermark",
+        "because": ["0.3 preemptions per finished request"],
+        "cost": "TTFT rises while requests wait to be let in",
+        "verify": "preemptions per request fall",
+        "step": {"setting": "watermark", "value": 0.05, "now": 0, "words": "--watermark 0.05"},
+        "rollback": "--watermark 0",
+        "rejected": {"raise_kv_cache_memory": "no free memory is proven"},
+        "resting": False,
+    }
     assert result["causes"] == [
         {
             "cause": "preemption",
@@ -67,10 +73,27 @@ def test_a_quiet_window_has_no_severity_and_no_cause() -> None:
 def test_budgets_latency_and_work_are_told_by_engine() -> None:
     result = window_result(make_judgement(engines=2))
     assert result["budgets"]["1"] == {  # type: ignore[call-overload,index]
-        "kv_capacity_tokens": 4096,
         "kv_usage": {"min": 0.5, "mean": 0.75, "max": 0.98, "last": 0.9},
         "running": {"min": 4, "mean": 6, "max": 8, "last": 7},
         "waiting": {"min": 0, "mean": 1, "max": 3, "last": 2},
+        "kv_capacity_tokens": 4096,
+        "kv_capacity_bytes": 2 * GIB,
+        "kv_demand_tokens": 3000,
+        "kv_demand_peak_tokens": 3920,
+        "kv_headroom_tokens": 80,
+        "tokens_per_running_request": 500,
+        "safe_concurrency_requests": 8,
+        "worst_concurrency_requests": 1.953125,
+        "largest_request_ratio": 0.07425,
+        "prefill_ratio": 0.4,
+        "recomputed_tokens_estimate": 6000,
+        "admission_limit_requests": 16,
+        "admission_used_ratio": 0.5,
+        "admitted_ratio": 2,
+        "prompt_tokens": {"mean": 75, "p50": 50, "p95": 95, "p99": 99},
+        "output_tokens": {"mean": 112.5, "p50": 100, "p95": 190, "p99": 198},
+        "waiting_by_reason": {"capacity": 1, "deferred": 0},
+        "binding": "cache",
     }
     assert result["latency"] == {
         "ttft": {"count": 80, "mean": 0.4, "p50": 0.3, "p95": 0.9, "p99": 0.98}
@@ -86,6 +109,103 @@ def test_what_was_not_measured_has_no_key() -> None:
     assert result["latency"] == {}
     assert result["preemptions"] == {}
     assert result["throughput"] == {}
+    assert result["limits"] == {}
+
+
+def test_a_budget_of_which_nothing_is_known_says_so_and_no_figure() -> None:
+    judgement = replace(make_judgement(), budgets={"0": Budget()})
+    window = replace(judgement.window, engines={"0": EngineWindow()})
+    result = window_result(replace(judgement, window=window))
+    assert result["budgets"] == {"0": {"binding": "unknown"}}
+
+
+def test_limits_tell_where_they_were_read() -> None:
+    limits = window_result(make_judgement())["limits"]
+    assert isinstance(limits, dict)
+    assert limits["max_num_seqs"] == {"value": 16, "origin": "log_arguments"}
+    assert limits["watermark"] == {"value": 0.05, "origin": "command_line"}
+    assert list(limits) == [
+        "max_num_seqs",
+        "max_num_batched_tokens",
+        "max_model_len",
+        "watermark",
+        "kv_memory_bytes",
+    ]
+
+
+def test_numbers_without_sense_make_no_long_text() -> None:
+    judgement = make_judgement()
+    wild = Spread(1e300, 1e300, 1e300, 1e300)
+    engine = EngineWindow(
+        deltas={roles.PREEMPTIONS: 1e300},
+        gauges=dict.fromkeys((roles.KV_USAGE, roles.RUNNING, roles.WAITING), wild),
+    )
+    window = replace(judgement.window, engines={"0": engine})
+    text = encode(window_result(replace(judgement, window=window, budgets=budgets.measure(window))))
+    assert "0" * 20 not in text
+    assert json.loads(text)["budgets"]["0"]["binding"] == "cache"
+
+
+def test_gpus_tell_whose_memory_it_is_and_whether_that_can_be_seen() -> None:
+    judgement = make_judgement()
+    window = replace(judgement.window, gpus=(judgement.window.gpus[0], GpuBudget(1)))
+    gpus = window_result(replace(judgement, window=window))["gpus"]
+    assert isinstance(gpus, list)
+    known, hidden = gpus
+    assert isinstance(known, dict)
+    assert (known["vllm"], known["cotenant"], known["sight"]) == (18 * GIB, 2 * GIB, "seen")
+    assert hidden == {
+        "index": 1,
+        "sight": "hidden",
+        "mig": False,
+        "lost": False,
+        "expected": False,
+    }
+
+
+def test_no_lever_is_an_object_without_reasons_never_null() -> None:
+    nothing: dict[str, object] = {
+        "name": "none",
+        "because": [],
+        "cost": "",
+        "verify": "",
+        "step": None,
+        "rollback": "",
+        "rejected": {},
+        "resting": False,
+    }
+    assert window_result(make_judgement())["lever"] == nothing
+    assert report_result(make_report())["lever"] == nothing
+    assert report_result(replace(make_report(), last_window=None))["lever"] == nothing
+    advised = report_result(make_report(Verdict.PREEMPTION))["lever"]
+    assert isinstance(advised, dict)
+    assert advised["name"] == "raise_watermark"
+
+
+def test_words_of_a_lever_are_cut_and_printable() -> None:
+    hostile = Advice(
+        Lever.ADD_PARALLELISM, because=("a\n\x1b[31m" + "b" * 9_000,), cost="c" * 9_000
+    )
+    result = window_result(replace(make_judgement(), advice=hostile))["lever"]
+    assert isinstance(result, dict)
+    assert result["because"] == ["a??[31m" + "b" * 493]
+    assert result["cost"] == "c" * 500
+
+
+def test_the_queue_time_of_a_window_with_preemptions_is_marked() -> None:
+    judgement = make_judgement(Verdict.PREEMPTION)
+    queue = Histogram(((1.0, 5.0), (math.inf, 5.0)), 5, 2)
+
+    def queue_result(preemptions: float) -> object:
+        engine = EngineWindow(
+            deltas={roles.PREEMPTIONS: preemptions}, histograms={roles.QUEUE: queue}
+        )
+        window = replace(judgement.window, engines={"0": engine})
+        return window_result(replace(judgement, window=window))["latency"]
+
+    marked = {"count": 5, "mean": 0.4, "p50": 0.5, "p95": 0.95, "p99": 0.99}
+    assert queue_result(0.0) == {"queue": marked}
+    assert queue_result(3.0) == {"queue": {**marked, "without_wait_after_preemption": True}}
 
 
 def test_engines_stand_in_the_order_of_their_numbers_whatever_order_they_came_in() -> None:
@@ -118,6 +238,8 @@ def test_a_histogram_without_observations_is_no_latency() -> None:
         (math.inf, "null"),
         (None, "null"),
         (10**400, "null"),
+        (1e300, "1e+300"),
+        (2.0**53, "9007199254740992"),
         (1e-9, "0"),
     ],
 )

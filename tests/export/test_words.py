@@ -5,7 +5,16 @@ from dataclasses import replace
 import pytest
 
 from sidecar.catalog import signals
-from sidecar.export.words import SIGNAL_WORDS, iso_time, say_found, window_line
+from sidecar.export.words import (
+    MAX_LINE,
+    SIGNAL_WORDS,
+    iso_time,
+    lever_line,
+    say_found,
+    window_line,
+    window_text,
+)
+from sidecar.model.advice import Advice, Lever
 from sidecar.model.evidence import Evidence, Parties
 from sidecar.model.vocabulary import (
     Cause,
@@ -157,3 +166,29 @@ def test_every_cause_and_kind_has_a_line(cause: Cause, kind: Kind) -> None:
 @pytest.mark.parametrize("unix", [float("inf"), float("nan"), 1e18, -1e18])
 def test_a_time_outside_the_calendar_is_no_error(unix: float) -> None:
     assert iso_time(unix) == "?"
+
+
+def test_the_lever_stands_in_one_line_below_the_verdict() -> None:
+    judgement = make_judgement(Verdict.PREEMPTION)
+    first, second = window_text(judgement).splitlines()
+    assert first == window_line(judgement)
+    assert second == (
+        "  lever raise_watermark: keep more of the KV cache free when requests are let in. "
+        "because: 0.3 preemptions per finished request. step: --watermark 0.05. "
+        "cost: TTFT rises while requests wait to be let in. "
+        "verify: preemptions per request fall"
+    )
+
+
+def test_without_a_lever_there_is_no_further_line() -> None:
+    assert window_text(make_judgement()) == window_line(make_judgement())
+    assert lever_line(Advice(Lever.NONE, because=("resting",))) is None
+
+
+@pytest.mark.parametrize("lever", [lever for lever in Lever if lever is not Lever.NONE])
+def test_every_lever_has_words_in_one_short_line(lever: Lever) -> None:
+    line = lever_line(Advice(lever, because=("a\nb" * 9_000,)))
+    assert line is not None
+    assert line.startswith(f"lever {lever.value}: ")
+    assert "\n" not in line
+    assert len(line) < MAX_LINE + 200

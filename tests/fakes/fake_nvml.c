@@ -1,9 +1,12 @@
 /* A stand-in for libnvidia-ml.so.1, driven by the text file $FAKE_NVML_STATE, which every call reads
  * anew. One "key value" a line:
- *   count N | driver TEXT | gpuI.{total,used,reserved,util,mig} N | gpuI.procs PID:BYTES,PID:-1
+ *   count N | driver TEXT | gpuI.{total,used,reserved,util,mig} N
+ *   gpuI.{procs,graphics,mps} PID:BYTES,PID:-1
+ *   gpuI.instances N     MIG devices; gpuI.migJ.{total,used,reserved,procs,fail} as of a GPU
  *   fail.FUNCTION CODE   return this nvmlReturn_t
  *   hang_ms.FUNCTION N   wait first
- * -DOLD_DRIVER leaves out what drivers before 510 lack.
+ * -DDRIVER=N leaves out what drivers before release N lack: 510 brought v3 of the lists and v2 of the
+ * memory, 460 v2 of the lists.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -11,16 +14,21 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OK = 0, UNINITIALIZED = 1, INVALID = 2, UNSUPPORTED = 3, TOO_SMALL = 7, WRONG_VERSION = 25 };
-enum { MOST = 8 };
+enum { OK = 0, UNINITIALIZED = 1, INVALID = 2, UNSUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7, WRONG_VERSION = 25 };
+enum { MOST = 8, INSTANCES = 7 };
 
-struct gpu { unsigned index; };
+struct gpu { unsigned index; int instance; };
 struct memory { unsigned long long total, free, used; };
 struct memory_v2 { unsigned version; unsigned long long total, reserved, free, used; };
 struct rates { unsigned gpu, memory; };
 struct process { unsigned pid; unsigned long long used; unsigned instance, compute; };
 
-static struct gpu gpus[MOST] = {{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}};
+#ifndef DRIVER
+#define DRIVER 550
+#endif
+
+static struct gpu gpus[MOST];
+static struct gpu instances[MOST][INSTANCES];
 static int users;
 
 static int text(const char *key, char *out, size_t size)
@@ -48,10 +56,18 @@ static long long number(const char *key, long long otherwise)
     return text(key, value, sizeof value) ? atoll(value) : otherwise;
 }
 
+static void name_key(const struct gpu *gpu, const char *key, char *full, size_t size)
+{
+    if (gpu->instance < 0)
+        snprintf(full, size, "gpu%u.%s", gpu->index, key);
+    else
+        snprintf(full, size, "gpu%u.mig%d.%s", gpu->index, gpu->instance, key);
+}
+
 static long long of_gpu(const struct gpu *gpu, const char *key, long long otherwise)
 {
     char full[64];
-    snprintf(full, sizeof full, "gpu%u.%s", gpu->index, key);
+    name_key(gpu, key, full, sizeof full);
     return number(full, otherwise);
 }
 
@@ -92,6 +108,7 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, struct gpu **gpu)
 {
     BEGIN;
     if (index >= MOST || index >= number("count", 1)) return INVALID;
+    gpus[index] = (struct gpu){index, -1};
     *gpu = &gpus[index];
     return (int)of_gpu(*gpu, "fail", OK);
 }
@@ -118,11 +135,23 @@ int nvmlDeviceGetMigMode(struct gpu *gpu, unsigned *now, unsigned *later)
     return OK;
 }
 
-static int processes(struct gpu *gpu, unsigned *count, struct process *out)
+int nvmlDeviceGetMaxMigDeviceCount(struct gpu *gpu, unsigned *count)
+{ BEGIN; (void)gpu; *count = INSTANCES; return OK; }
+int nvmlDeviceGetMigDeviceHandleByIndex(struct gpu *gpu, unsigned number_, struct gpu **out)
+{
+    BEGIN;
+    if (number_ >= INSTANCES || number_ >= of_gpu(gpu, "instances", 0)) return NOT_FOUND;
+    *out = &instances[gpu->index][number_];
+    **out = (struct gpu){gpu->index, (int)number_};
+    return (int)of_gpu(*out, "fail", OK);
+}
+
+#if DRIVER >= 460
+static int processes(struct gpu *gpu, const char *kind, unsigned *count, struct process *out)
 {
     char key[64], list[1024], *rest = NULL;
     unsigned room = *count, found = 0;
-    snprintf(key, sizeof key, "gpu%u.procs", gpu->index);
+    name_key(gpu, kind, key, sizeof key);
     if (text(key, list, sizeof list))
         for (char *one = strtok_r(list, ",", &rest); one; one = strtok_r(NULL, ",", &rest)) {
             char *colon = strchr(one, ':');
@@ -135,11 +164,18 @@ static int processes(struct gpu *gpu, unsigned *count, struct process *out)
     return found > room ? TOO_SMALL : OK;
 }
 int nvmlDeviceGetComputeRunningProcesses_v2(struct gpu *gpu, unsigned *count, struct process *out)
-{ BEGIN; return processes(gpu, count, out); }
+{ BEGIN; return processes(gpu, "procs", count, out); }
+int nvmlDeviceGetGraphicsRunningProcesses_v2(struct gpu *gpu, unsigned *count, struct process *out)
+{ BEGIN; return processes(gpu, "graphics", count, out); }
+#endif
 
-#ifndef OLD_DRIVER
+#if DRIVER >= 510
 int nvmlDeviceGetComputeRunningProcesses_v3(struct gpu *gpu, unsigned *count, struct process *out)
-{ BEGIN; return processes(gpu, count, out); }
+{ BEGIN; return processes(gpu, "procs", count, out); }
+int nvmlDeviceGetGraphicsRunningProcesses_v3(struct gpu *gpu, unsigned *count, struct process *out)
+{ BEGIN; return processes(gpu, "graphics", count, out); }
+int nvmlDeviceGetMPSComputeRunningProcesses_v3(struct gpu *gpu, unsigned *count, struct process *out)
+{ BEGIN; return processes(gpu, "mps", count, out); }
 int nvmlDeviceGetMemoryInfo_v2(struct gpu *gpu, struct memory_v2 *out)
 {
     BEGIN;

@@ -18,9 +18,13 @@ from sidecar.sources.nvml import NvmlSource
 
 async def main():
     clock = Clock()
+    rows = []
     indexes, limit_s, states = json.loads(sys.argv[1])
     source = NvmlSource(
-        clock, limit_s=limit_s, indexes=None if indexes is None else tuple(indexes)
+        clock,
+        limit_s=limit_s,
+        indexes=None if indexes is None else tuple(indexes),
+        tap=lambda at, row: rows.append(row),
     )
     await source.open()
     for state in states:
@@ -30,7 +34,7 @@ async def main():
         Path(os.environ["FAKE_NVML_STATE"]).write_text(state)
         sample = await source.sample()
         reading = None if sample.reading is None else asdict(sample.reading)
-        print(json.dumps({"fault": sample.fault, "reading": reading}))
+        print(json.dumps({"fault": sample.fault, "reading": reading, "row": rows[-1]}))
     await source.close()
 
 with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -38,12 +42,14 @@ with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
 """
 
 
-def build(directory: Path, *, old_driver: bool = False) -> Path:
-    """The directory that holds the library; the name inside it is what the bindings load."""
+def build(directory: Path, *, driver: int = 550) -> Path:
+    """The directory that holds the library; the name inside it is what the bindings load.
+
+    ``driver``: the release whose functions it has.
+    """
     directory.mkdir(parents=True, exist_ok=True)
-    options = ["-DOLD_DRIVER"] if old_driver else []
     subprocess.run(
-        ["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", *options,
+        ["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", f"-DDRIVER={driver}",
          "-Wl,-soname,libnvidia-ml.so.1", "-o", directory / "libnvidia-ml.so.1", SOURCE],
         check=True,
     )  # fmt: skip
@@ -58,7 +64,10 @@ def samples(
     indexes: list[int] | None = None,
     limit_s: float = 10.0,
 ) -> list[dict[str, Any]]:
-    """One sample after each state; a number waits so many seconds instead."""
+    """One sample after each state; a number waits so many seconds instead.
+
+    Each is told as its fault, its reading, and its row in a recording.
+    """
     environment = {
         "PATH": os.environ.get("PATH", ""),
         "PYTHONPATH": str(ROOT),

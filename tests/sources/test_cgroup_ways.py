@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -177,6 +179,40 @@ async def test_a_process_in_the_pod_whose_view_is_closed_is_denied_and_says_why(
         Way.CONTAINER_ID: Attempt.ABSENT,
         Way.PROCESS_ROOT: Attempt.DENIED,
     }
+
+
+@pytest.mark.parametrize(
+    "given", ["", "x" * 5000, "/" + "x" * 300, "a\0b", "\ud800", "../..", "//"]
+)
+async def test_a_name_that_can_be_no_path_is_absent(tree: CgroupTree, given: str) -> None:
+    assert (await looked(named(tree, given)))[0].fault is Fault.ABSENT
+
+
+@pytest.mark.component("root")
+def test_a_process_whose_root_is_closed_to_us_is_denied() -> None:
+    """As an ordinary user, beside a server of another user: no way leads there, and none fails."""
+    program = """
+import asyncio, os, sys
+from pathlib import Path
+from sidecar.clock import Clock
+from sidecar.sources.cgroup import CgroupSource
+os.setresgid(65534, 65534, 65534)
+os.setresuid(65534, 65534, 65534)
+source = CgroupSource(Clock(), limit_s=10, pid=lambda: int(sys.argv[1]), cgroup_root=Path("/none"))
+print(asyncio.run(source.sample()).fault, *source.attempts.values())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(os.getpid())],
+        env={"PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    fault, *attempts = done.stdout.split()
+    assert fault == "denied"
+    assert len(attempts) == 3
+    assert "found" not in attempts
 
 
 # No process of the server is seen.

@@ -29,6 +29,16 @@ class Mark(StrEnum):
     AWAKE = "awake"
 
 
+class Facts(StrEnum):
+    """How a line tells of the server's limits."""
+
+    NUMBERS = "numbers"  # the named groups of the pattern are limits
+    GIB = "gib"  # the same, in GiB
+    DICT = "dict"  # a dict as Python prints it stands behind the match
+    NAMESPACE = "namespace"  # ``name=value, name=value)`` stands behind the match
+    CONFIG = "config"  # ``with config: name=value, name=value`` stands behind the match
+
+
 @dataclass(frozen=True, slots=True)
 class Signature:
     """One wording.
@@ -37,7 +47,7 @@ class Signature:
     level INFO or DEBUG, all others may not. ``files`` are the only loggers it is believed from,
     where the line names one; with ``levels`` the line must name one of them, and a row with a ``mark``
     is believed at no other level than INFO. Named groups of ``pattern``: ``amount``, all others are
-    numbers.
+    numbers. With ``facts`` the line tells of limits, which are believed behind vLLM's own head only.
     """
 
     id: str
@@ -54,6 +64,7 @@ class Signature:
     quiet: bool = False
     files: tuple[str, ...] = ()
     levels: tuple[str, ...] = ()
+    facts: Facts | None = None
 
 
 SERVER_STOPPING = "server_stopping"
@@ -128,6 +139,7 @@ def marked(
     *,
     scope: Scope = Scope.SERVER,
     files: tuple[str, ...] = (),
+    facts: Facts | None = None,
 ) -> Signature:
     """A step in the server's life; the pattern should tell where the message ends."""
     return Signature(
@@ -140,4 +152,5 @@ def marked(
         mark=mark,
         quiet=True,
         files=files,
+        facts=facts,
     )

@@ -5,6 +5,7 @@ from dataclasses import replace
 from sidecar.catalog.signatures.row import (
     ALLOCATION,
     SUSPECTED,
+    Facts,
     Mark,
     Scope,
     Signature,
@@ -707,6 +708,7 @@ _MARKS = (
         "Initializing a",
         r"Initializing an? (?:V\d )?LLM engine\b",
         files=_ENGINE_FILES,
+        facts=Facts.CONFIG,
     ),
     marked(
         "api_server_version",

@@ -1,0 +1,1 @@
+"""A judgement and what is remembered in, one lever out. The policy is the rows of ``rows.py``."""
