@@ -24,7 +24,11 @@ RUN_OPTIONS: tuple[tuple[str, str, str], ...] = (
     ("interval", "TIME", "time between samples (default 5s)"),
     ("window", "TIME", "length of a window, a multiple of the interval (default 15s)"),
     ("listen", "HOST:PORT", "where to serve our own metrics (default 127.0.0.1:9477)"),
-    ("cgroup", "auto|off|PATH", "memory cgroup of the server, or its container's id (default auto)"),
+    (
+        "cgroup",
+        "auto|off|PATH",
+        "memory cgroup of the server, or its container's id (default auto)",
+    ),
     ("pid", "auto|N", "pid of the server (default auto: who listens on the target's port)"),
     ("kernel-log", "auto|off|PATH", "kernel log (default auto: /dev/kmsg where allowed)"),
     (

@@ -18,6 +18,7 @@ from sidecar.derive import budgets
 from sidecar.derive.episodes import Episodes
 from sidecar.derive.host_growth import HostGrowth, foresee
 from sidecar.derive.totals import Totals
+from sidecar.model.advice import Advice, Lever
 from sidecar.model.checkpoint import Checkpoint, WindowMemory
 from sidecar.model.evidence import Weight
 from sidecar.model.report import ClockStatus, ProcessCount, Report
@@ -181,7 +182,7 @@ class Pipeline:
 
     def close(self, window: OpenWindow, now: Instant) -> Judgement:
         """Judge a window, count it, and carry its causes into the episodes."""
-        frozen = self.server.freeze(window, now)
+        frozen = self.server.freeze(window, now, whole=True)
         judgement = judge(
             frozen,
             self.policy,
@@ -222,6 +223,7 @@ class Pipeline:
             state_since=server.life.since or tick.at,
             last_window=self.last_judgement,
             urgent=urgent,
+            advice=self.advice(urgent, tick.at),
             windows_total={verdict: self.totals.windows[verdict] for verdict in Verdict},
             evidence_total=dict(self.totals.evidence),
             last_evidence=dict(self.totals.last_evidence),
@@ -269,6 +271,15 @@ class Pipeline:
             for found in find_failures(self.server.freeze(window, now))
             if not (is_bare_start_failure(found) and not self.server.can_close(window, now))
         )
+
+    def advice(self, urgent: tuple[CauseFound, ...], now: Instant) -> Advice:
+        """A failure's lever shows at once, too; else that of the last closed window."""
+        window = self.open or self.unexplained
+        if urgent and window is not None:
+            frozen = self.server.freeze(window, now, whole=True)
+            return self.advisor.advise_now(frozen, urgent, self.server.version)
+        last = self.last_judgement
+        return Advice(Lever.NONE) if last is None else last.advice
 
     def shown_verdict(self, urgent: tuple[CauseFound, ...]) -> Verdict:
         """A failure shows at once; else the last closed window speaks."""

@@ -36,6 +36,7 @@ from sidecar.parse.kernel_line import KernelFold
 from sidecar.parse.launch_arguments import limits_of_row
 from sidecar.parse.log_match import read_line
 from sidecar.parse.metric_roles import ExpositionReader
+from sidecar.parse.version import is_version
 
 FORMAT = 1
 FILES = {
@@ -51,6 +52,8 @@ FLOWING = frozenset({Source.VLLM_LOG, Source.KERNEL_LOG})
 """Sources whose rows are events of their own time, gathered until the next tick."""
 MAX_ROW = 64 * 1024 * 1024
 """Characters of one row: an exposition of 16 MiB, escaped, fits."""
+OK = 200
+"""HTTP's own number."""
 LAST_MOMENT = 1e11
 """Seconds since 1970 (the year 5138). What lies beyond is no such time, but milliseconds, say."""
 MOST_EMPTY = 1000
@@ -67,6 +70,7 @@ class Header:
 
     created: float
     about: str
+    version: str | None = None
 
 
 @dataclass(slots=True)
@@ -93,7 +97,13 @@ class Recording:
         created = value.get("created", 0.0)
         if not isinstance(created, int | float) or not 0 <= created <= LAST_MOMENT:
             raise RecordingError(f"{path}: created: not a time in seconds since 1970")
-        return Header(created=float(created), about=str(value.get("about", "")))
+        target = value.get("target")
+        version = target.get("vllm_version") if isinstance(target, dict) else None
+        return Header(
+            created=float(created),
+            about=str(value.get("about", "")),
+            version=version if isinstance(version, str) and is_version(version) else None,
+        )
 
     def path_of(self, source: Source) -> Path | None:
         """The file of a source, plain or packed; None if the source was not there."""
@@ -152,6 +162,7 @@ class Decoder:
     """Rows of a recording -> samples, with the parsers of the live sources."""
 
     recording: Recording
+    version: str | None = None
     expositions: ExpositionReader = field(default_factory=ExpositionReader)
     kernel: KernelFold = field(default_factory=KernelFold)
 
@@ -173,7 +184,9 @@ class Decoder:
                 return self.read_metrics(row)
             case Source.VLLM_HEALTH:
                 status = 0 if row["status"] is None else whole(row["status"])
-                return HealthReading(status) if status else fault_named(row.get("error"))
+                if not status:
+                    return fault_named(row.get("error"))
+                return HealthReading(status, self.version if status == OK else None)
             case Source.CGROUP:
                 return read_cgroup_row(row)
             case Source.NVML:
@@ -190,7 +203,7 @@ class Decoder:
         status = row.get("status")
         if status is None:
             return fault_named(row.get("error"))
-        if status != 200:  # noqa: PLR2004  (HTTP's own number)
+        if status != OK:
             return Fault.HTTP_STATUS
         body = str(row["body"]).encode("utf-8", "surrogatepass")
         try:
@@ -316,7 +329,7 @@ def read_ticks(recording: Recording, interval_s: float) -> Iterator[Tick]:
     A polled sample belongs to the nearest grid point, as a live one is taken at its grid point;
     lines belong to the first grid point after them.
     """
-    decoder = Decoder(recording)
+    decoder = Decoder(recording, recording.header().version)
     sources = recording.sources()
     rows = heapq.merge(
         *(with_grid(recording.rows(source), interval_s) for source in FILES if source in sources)

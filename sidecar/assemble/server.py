@@ -90,8 +90,8 @@ class Server:
             told["vllm_version"] = self.version
         return told
 
-    def freeze(self, window: OpenWindow, now: Instant) -> Window:
-        """A window as it stands, with what is known beside it."""
+    def freeze(self, window: OpenWindow, now: Instant, *, whole: bool = False) -> Window:
+        """A window as it stands, with what is known beside it; ``whole``: limits and GPUs, too."""
         return window.close(
             state=self.life.state,
             phase=self.life.phase,
@@ -99,8 +99,8 @@ class Server:
             survived=self.survival.of(window.evidence),
             wanted=self.wanted,
             extra=self.late_root(window),
-            limits=self.limits.known(),
-            gpus=self.gpus.budgets(now),
+            limits=self.limits.known() if whole else {},
+            gpus=self.gpus.budgets(now) if whole else (),
         )
 
     def can_close(self, window: OpenWindow, now: Instant) -> bool:

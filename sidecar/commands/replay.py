@@ -38,11 +38,14 @@ def run_replay(
     """
     recording = Recording(folder)
     recording.header()
+    before: Judgement | None = None
     for judgement in judge_recording(
         recording, interval_s=interval_s, window_s=window_s, policy=policy
     ):
-        text = encode(window_result(judgement)) if output == "json" else window_text(judgement)
+        is_json = output == "json"
+        text = encode(window_result(judgement)) if is_json else window_text(judgement, before)
         sys.stdout.write(f"{text}\n")
+        before = judgement
     for name, count in sorted(recording.unreadable.items()):
         sys.stderr.write(f"{name}: {count} rows could not be read and were left out\n")
     return 0

@@ -167,11 +167,13 @@ def _sentence(one: LogCause) -> str:
 
 
 def _advice(found: LogTriage) -> list[str]:
-    """What to do about the first cause, and what not: the remedy of its look-alike; then the lever."""
+    """The lever, or what else to do about the first cause; then the remedy of its look-alike."""
     if not found.causes:
         return []
     first = min(found.causes, key=lambda one: list(Cause).index(one.cause))
     action = action_for(first.cause, first.kind)
     lever = lever_line(advise_log(found.causes))
-    words = [] if action is None else [f"  do: {action.do}", f"  do not: {action.never}"]
-    return words if lever is None else [*words, f"  {lever}"]
+    first_word = [f"  {lever}"] if lever is not None else []
+    if action is None:
+        return first_word
+    return [*(first_word or [f"  do: {action.do}"]), f"  do not: {action.never}"]

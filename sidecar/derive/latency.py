@@ -103,7 +103,10 @@ def measure_latency(window: Window) -> Mapping[str, Latency]:
         found[role] = Latency(
             count=merged.count,
             mean=merged.total / merged.count if merged.count > 0 else None,
-            quantiles={share: value for share, value in values.items() if value is not None},
+            # Nothing took less than no time, whatever a histogram's edges say.
+            quantiles={
+                share: max(0.0, value) for share, value in values.items() if value is not None
+            },
         )
     return found
 

@@ -23,8 +23,7 @@ def limit_rows(scene: Scene) -> Iterator[Row]:
 
 def lever_rows(scene: Scene) -> Iterable[Row]:
     """Every lever, 1 for the one that is advised; ``none`` before the first window."""
-    last = scene.report.last_window
-    advised = Lever.NONE if last is None else last.advice.lever
+    advised = scene.report.advice.lever
     return [((lever.value,), float(lever is advised)) for lever in Lever]
 
 

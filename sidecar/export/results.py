@@ -17,7 +17,6 @@ from sidecar.export.budget_results import (
     limits_result,
 )
 from sidecar.export.values import Json, number, numbers, order_engine, plain_engine, plain_text
-from sidecar.model.advice import Advice, Lever
 from sidecar.model.evidence import Evidence, Parties
 from sidecar.model.readings import CgroupReading, Gpu
 from sidecar.model.report import HostOutlook, ProcessCount, Report, SourceStatus
@@ -251,6 +250,6 @@ def report_result(report: Report) -> dict[str, Json]:
         "gpus": [gpu_result(gpu) for gpu in report.nvml.gpus] if report.nvml else [],
         "host_memory": host_memory_result(report.cgroup, report.outlook),
         "processes": processes_result(report.processes),
-        "lever": lever_result(Advice(Lever.NONE) if last is None else last.advice),
+        "lever": lever_result(report.advice),
         "last_window": None if last is None else window_result(last),
     }

@@ -209,8 +209,11 @@ def window_line(judgement: Judgement) -> str:
 
 
 def lever_line(advice: Advice) -> str | None:
-    """The lever as one line: what to turn, why, by how much, at what cost; None for none."""
-    if advice.lever is Lever.NONE:
+    """The lever as one line: what to turn, why, by how much, at what cost; None for none.
+
+    Advice that rests, after a change of the configuration, says so.
+    """
+    if advice.lever is Lever.NONE and not advice.resting:
         return None
     parts = {
         "because": "; ".join(advice.because),
@@ -222,8 +225,15 @@ def lever_line(advice: Advice) -> str | None:
     return f"lever {advice.lever.value}: {LEVERS[advice.lever]}{plain_words(told, MAX_LINE)}"
 
 
-def window_text(judgement: Judgement) -> str:
-    """A closed window for people: its line, and below it the lever that it calls for."""
+def window_text(judgement: Judgement, before: Judgement | None = None) -> str:
+    """A closed window for people: its line, and below it the lever that it calls for.
+
+    ``before``: the window that was told last; what it said of the same lever is not said again.
+    """
     lever = lever_line(judgement.advice)
     line = window_line(judgement)
-    return line if lever is None else f"{line}\n  {lever}"
+    is_told = before is not None and (before.advice.lever, before.advice.resting) == (
+        judgement.advice.lever,
+        judgement.advice.resting,
+    )
+    return line if lever is None or is_told else f"{line}\n  {lever}"

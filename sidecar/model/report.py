@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sidecar.model.advice import Advice
 from sidecar.model.readings import CgroupReading, NvmlReading
 from sidecar.model.samples import Instant
 from sidecar.model.verdict import CauseFound, Judgement
@@ -106,6 +107,7 @@ class Report:
     state_since: Instant
     last_window: Judgement | None
     urgent: tuple[CauseFound, ...]
+    advice: Advice
     windows_total: Mapping[Verdict, int]
     evidence_total: Mapping[EvidenceKey, float]
     last_evidence: Mapping[Cause, float]

@@ -13,4 +13,9 @@ def parse_version(body: bytes) -> str | None:
     except (ValueError, RecursionError):
         return None
     version = answer.get("version") if isinstance(answer, dict) else None
-    return version if isinstance(version, str) and VERSION.fullmatch(version) else None
+    return version if isinstance(version, str) and is_version(version) else None
+
+
+def is_version(text: str) -> bool:
+    """Whether a text can be a release's number."""
+    return VERSION.fullmatch(text) is not None

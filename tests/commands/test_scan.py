@@ -190,7 +190,8 @@ def test_people_read_when_it_was_what_followed_and_what_to_do(
     said = capsys.readouterr().out
     assert "(first in line 1 at 10-24 01:26:57, once)" in said
     assert "what followed from it: engine_dead" in said
-    assert "do: see who else holds memory on that GPU" in said
+    assert "lever lower_gpu_memory_utilization: " in said
+    assert "do: " not in said, "one lever, and no second advice beside it"
     assert "do not: raise --gpu-memory-utilization" in said
 
 

@@ -202,13 +202,15 @@ def make_report(
 ) -> Report:
     """A report in which everything is known that the set-up can know."""
     status = SourceStatus(configured=True, up=up, last_at=AT, duration_s=0.012)
+    judgement = make_judgement(verdict, engines, up=up)
     return Report(
         at=AT,
         verdict=verdict,
         state=ServerState.SERVING if up else ServerState.DEAD,
         state_since=AT,
-        last_window=make_judgement(verdict, engines, up=up),
+        last_window=judgement,
         urgent=(),
+        advice=judgement.advice,
         windows_total={verdict: 3},
         evidence_total=dict.fromkeys(EVIDENCE_KEYS, 2.0),
         last_evidence=dict.fromkeys(Cause, AT.unix),
