@@ -96,6 +96,8 @@ class Pipeline:
             kernel_position=self.server.kernel_position,
             processes=dict(self.server.host.pids),
             pod=self.server.pod.memory(),
+            rumours=tuple(self.server.rumours.heard),
+            strays=tuple(self.server.host.strays),
             advice=self.advisor.checkpoint(),
             unjudged=tuple(
                 window.memory(KEPT_EVIDENCE)
@@ -113,7 +115,11 @@ class Pipeline:
         self.episodes.remember(checkpoint.episodes, now)
         self.server.incidents.remember(checkpoint.incident, now)
         self.server.log_events.preemption_total = checkpoint.preemption_total
-        self.server.host.remember(checkpoint.cgroup, checkpoint.processes)
+        self.server.host.remember(checkpoint.cgroup, checkpoint.processes, now)
+        self.server.host.strays = [
+            replace(one, at=now.when(one.at.unix)) for one in checkpoint.strays
+        ]
+        self.server.rumours.remember(checkpoint.rumours, now)
         self.server.kernel_position = checkpoint.kernel_position
         self.server.pod.remember(checkpoint.pod)
         self.advisor.restore(checkpoint.advice)

@@ -14,7 +14,7 @@ RECOVERED_S = 20.0
 """Tokens made so many seconds after the last evidence end an incident: the server lives on. Shorter
 will not do: other engines of the same server make tokens while its main process takes up to 12 s to
 notice that one has died."""
-
+FORMER_MOST = 8
 COUNTS_EACH = frozenset({Source.CGROUP, Source.KERNEL_LOG, Source.KUBERNETES})
 """Sources that tell each kill or end once; a log tells one failure in many lines."""
 
@@ -46,6 +46,22 @@ class Incidents:
     """The running incident, if there is one."""
 
     running: Incident | None = None
+    former: list[tuple[Instant, Instant]] = field(default_factory=list)
+    """When the incidents before began and ended."""
+
+    def end(self) -> None:
+        """The running incident is over."""
+        if self.running is not None:
+            span = (self.running.opened, self.running.last)
+            self.former = [*self.former[1 - FORMER_MOST :], span]
+        self.running = None
+
+    def was_told(self, at: Instant) -> bool:
+        """Whether a moment lies within an incident that is over, or shortly around it."""
+        return any(
+            opened.monotonic - JOIN_S <= at.monotonic <= last.monotonic + JOIN_S
+            for opened, last in self.former
+        )
 
     def admit(self, evidence: Evidence) -> Evidence | None:
         """Weigh new evidence against the running incident.
@@ -56,6 +72,7 @@ class Incidents:
         """
         incident = self.running
         if incident is None or not self.belongs(evidence):
+            self.end()
             incident = self.running = Incident(opened=evidence.at, last=evidence.at)
             incident.take(evidence)
             return evidence
@@ -107,7 +124,7 @@ class Incidents:
     def see_tokens(self, at: Instant) -> None:
         """Tokens were made: an incident that lies a while back is over."""
         if self.running is not None and at.monotonic - self.running.last.monotonic >= RECOVERED_S:
-            self.running = None
+            self.end()
 
 
 def rank(cause: Cause) -> int:

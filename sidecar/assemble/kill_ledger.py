@@ -11,7 +11,11 @@ from dataclasses import dataclass, replace
 
 from sidecar.model.checkpoint import CgroupMemory
 from sidecar.model.readings import CgroupReading, Witness
+from sidecar.parse.container_id import is_pod
 
+RESTART_S = 10.0
+"""Seconds after the removal of the server's cgroup for which a kill in one that came and went is taken
+for its own, where other containers come and go beside it. In its own pod nobody else does."""
 ALL, LOCAL, GROUP, USERSPACE = "all", "local", "group", "userspace"
 
 
@@ -36,18 +40,19 @@ class Toll:
 
 @dataclass(slots=True)
 class KillLedger:
-    """The counters as they were last accounted for."""
+    """The counters as they were last accounted for; when the cgroup went, on the monotonic clock."""
 
     known: CgroupMemory | None = None
+    gone_at: float | None = None
 
-    def see(self, reading: CgroupReading) -> Toll:
+    def see(self, reading: CgroupReading, now: float) -> Toll:
         """Account for a look. The first one of a boot is the baseline: its kills are of the past."""
         before = self.known
         if before is None or is_other_boot(before, reading):
             self.known = None if reading.gone else remember(reading, counts_of(reading))
             return Toll()
         if reading.gone:
-            return self.see_gone(before, reading)
+            return self.see_gone(before, reading, now)
         if is_same_directory(before, reading):
             return self.see_again(before, reading)
         return self.see_successor(before, reading)
@@ -69,19 +74,29 @@ class KillLedger:
             )
         return toll
 
-    def see_gone(self, before: CgroupMemory, reading: CgroupReading) -> Toll:
+    def see_gone(self, before: CgroupMemory, reading: CgroupReading, now: float) -> Toll:
         """No cgroup: what it counted at the end is told from above, or by nobody."""
         witness = reading.witness
         was_there = not before.gone
-        if witness is None or not is_same_witness(before, witness):
-            self.known = after(before, witness)
-            return Toll(unseen=was_there)
-        if not witness.settled or holds(witness.children, before.identity):
+        if witness is not None and is_same_witness(before, witness) and is_early(before, witness):
             return Toll()
-        kills, alone = unexplained(before, witness)
+        if was_there:
+            self.gone_at = now
         self.known = after(before, witness)
-        # Where ours was gone before, the kill hit one that came and went between two looks.
-        return Toll(witnessed=kills, sure=alone and was_there)
+        told = unexplained(before, witness)
+        if told is None:
+            return Toll(unseen=was_there)
+        kills, alone = told
+        if was_there or self.may_be_ours(witness, now):
+            # Where ours was gone before, the kill hit one that came and went between two looks.
+            return Toll(witnessed=kills, sure=alone and was_there)
+        return Toll(unseen=kills > 0)
+
+    def may_be_ours(self, witness: Witness | None, now: float) -> bool:
+        """Whether what came and went unseen, while ours was gone, was made in its place."""
+        if witness is not None and is_pod(witness.path):
+            return True
+        return self.gone_at is not None and now - self.gone_at <= RESTART_S
 
     def see_successor(self, before: CgroupMemory, reading: CgroupReading) -> Toll:
         """Another cgroup: the one before went, this one came to be, or the server is another."""
@@ -90,15 +105,16 @@ class KillLedger:
         base = base_of(before, reading)
         own = rise_of(base, counts) if base is not None else Toll()
         self.known = remember(reading, counts)
-        told = witness is not None and witness.settled and is_same_witness(before, witness)
-        kills, alone = unexplained(before, witness) if told and witness is not None else (0, True)
+        stranger = base is None and counts.get(ALL, 0) > 0
+        if witness is not None and holds(witness.children, before.identity):
+            # The one before is there still: the server moved.
+            return replace(own, unseen=stranger)
+        told = unexplained(before, witness)
         was_there = not before.gone
-        return replace(
-            own,
-            witnessed=kills,
-            sure=alone and was_there,
-            unseen=(was_there and not told) or (base is None and counts.get(ALL, 0) > 0),
-        )
+        if told is None:
+            return replace(own, unseen=was_there or stranger)
+        kills, alone = told
+        return replace(own, witnessed=kills, sure=alone and was_there, unseen=stranger)
 
 
 def is_other_boot(before: CgroupMemory, reading: CgroupReading) -> bool:
@@ -135,8 +151,9 @@ def counts_of(reading: CgroupReading, before: Mapping[str, int] | None = None) -
         known = before or {}
         guess = known.get(LOCAL, every) + risen(known.get(ALL, every), every)
         counts[LOCAL] = (reading.local_events or {}).get("oom_kill", guess)
-    if "oom_group_kill" in reading.events:
-        counts[GROUP] = reading.events["oom_group_kill"]
+    # Older kernels than 5.17 do not count groups; all others count those below apart.
+    if reading.local_events is not None and "oom_group_kill" in reading.local_events:
+        counts[GROUP] = reading.local_events["oom_group_kill"]
     if reading.userspace_kills is not None:
         counts[USERSPACE] = reading.userspace_kills
     return counts
@@ -178,11 +195,16 @@ def base_of(before: CgroupMemory, reading: CgroupReading) -> Mapping[str, int] |
     return zero if before.path == reading.path else None
 
 
-def unexplained(before: CgroupMemory, witness: Witness) -> tuple[int, bool]:
-    """The kills counted above that no child explains, and whether only ours is missing there."""
-    above = (witness.kills or 0) - (before.witness_kills or 0) - before.counted
+def unexplained(before: CgroupMemory, witness: Witness | None) -> tuple[int, bool] | None:
+    """The kills counted above that no child explains, and whether only ours is missing there.
+
+    None where the numbers cannot tell.
+    """
+    if witness is None or not witness.settled or not is_same_witness(before, witness):
+        return None
     if before.children is None or witness.children is None:
-        return max(0, above), False
+        return None
+    above = (witness.kills or 0) - (before.witness_kills or 0) - before.counted
     explained = sum(now - before.children.get(key, 0) for key, now in witness.children.items())
     lost = before.children.keys() - witness.children.keys()
     others = [key for key in lost if not is_key_of(key, before.identity)]
@@ -192,6 +214,11 @@ def unexplained(before: CgroupMemory, witness: Witness) -> tuple[int, bool]:
 def is_key_of(key: str, identity: int | None) -> bool:
     """Whether ``name#inode`` is the child with this inode."""
     return identity is not None and key.rpartition("#")[2] == str(identity)
+
+
+def is_early(before: CgroupMemory, witness: Witness) -> bool:
+    """Whether the look came amid the removal: the next one tells."""
+    return not witness.settled or holds(witness.children, before.identity)
 
 
 def holds(children: Mapping[str, int] | None, identity: int | None) -> bool:
@@ -207,6 +234,9 @@ def remember(reading: CgroupReading, counts: Mapping[str, int]) -> CgroupMemory:
             path=reading.path,
             identity=reading.identity,
             container=reading.container,
+            way=reading.way,
+            inner=reading.inner,
+            anchored=reading.anchored,
             counts=counts,
         ),
         reading.witness,

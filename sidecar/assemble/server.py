@@ -2,16 +2,18 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 
 from sidecar.assemble.counters import Counters
 from sidecar.assemble.gpus import Gpus
 from sidecar.assemble.host_memory import HostMemory, evidence_of, survivors
 from sidecar.assemble.incident import Incidents
 from sidecar.assemble.known_limits import KnownLimits
-from sidecar.assemble.life import GONE, Life
+from sidecar.assemble.life import GONE, SETTLE_S, Life
 from sidecar.assemble.log_events import LogEvents
 from sidecar.assemble.pod import Pod
 from sidecar.assemble.progress import Progress, has_work
+from sidecar.assemble.rumours import Rumours, is_near
 from sidecar.assemble.survival import Survival
 from sidecar.assemble.window import OpenWindow, blindness
 from sidecar.catalog.signatures import SIGNATURES, Mark
@@ -43,9 +45,8 @@ lived through it."""
 OUTLIVED_S = 20.0
 """Seconds of answers after a failure that show it outlived, without a token: V0 answers on for up to
 10 s after its engine died, and a starved host stretches that."""
-RUMOUR_S = 10.0
-"""Seconds between a kill of some vLLM process and our server's death that make it ours: V0 takes
-up to 10 s to notice."""
+UNSEEN_S = 60.0
+"""Seconds around a removal that nobody witnessed in which another's word for a kill is believed."""
 
 
 class Server:
@@ -79,7 +80,8 @@ class Server:
         self.nvml: NvmlReading | None = None
         self.cgroup: CgroupReading | None = None
         self.standing: tuple[CauseFound, ...] = ()
-        self.rumour: Evidence | None = None
+        self.rumours = Rumours()
+        self.unseen_at: Instant | None = None
 
     # Windows
 
@@ -225,7 +227,7 @@ class Server:
         if since is not None and at.monotonic - since.monotonic < OUTLIVED_S:
             return
         if self.life.state in {ServerState.SERVING, ServerState.SLEEPING}:
-            self.incidents.running = None
+            self.incidents.end()
             self.life.told = None
             self.standing = ()
 
@@ -248,7 +250,7 @@ class Server:
     def see_mark(self, mark: Mark, at: Instant) -> None:
         """A line told of the server's life. A new start ends the incident before it."""
         if mark is Mark.STARTING and self.life.state in {ServerState.DEAD, ServerState.STOPPED}:
-            self.incidents.running = None
+            self.incidents.end()
             self.standing = ()
         self.life.see_mark(mark, at)
 
@@ -258,11 +260,14 @@ class Server:
         """The server's memory cgroup was looked at."""
         self.cgroup = reading
         self.host.see_place(reading, at)
-        toll = self.host.see_cgroup(reading)
+        toll = self.host.see_cgroup(reading, at)
         # A stop that was asked for takes the cgroup with it: nobody was killed for memory then.
-        if toll.unseen and not self.life.stop_explains(at):
+        is_stopped = self.life.stop_explains(at)
+        if toll.unseen and not is_stopped:
             window.kills_unseen = True
-        return (*evidence_of(toll, reading, at), *self.host.take_strays(at))
+            self.unseen_at = at
+        strays = self.host.take_strays(at)
+        return (*evidence_of(toll, reading, at), *(() if is_stopped else strays))
 
     def read_kernel_log(
         self, reading: KernelReading, at: Instant, window: OpenWindow
@@ -270,12 +275,15 @@ class Server:
         """The kernel's log was read."""
         window.records_lost |= reading.lost > 0
         self.kernel_position = reading.position or self.kernel_position
-        return (*self.host.see_kills(reading.kills), *self.host.take_strays(at))
+        found, is_unsure = self.host.see_kills(reading.kills)
+        window.kills_unattributed |= is_unsure
+        strays = self.host.take_strays(at)
+        return (*found, *(() if self.life.stop_explains(at) else strays))
 
     def read_processes(self, reading: ProcessReading, at: Instant) -> tuple[Evidence, ...]:
         """The server's processes were listed."""
         before = self.life.processes
-        self.host.see_processes(reading)
+        self.host.see_processes(reading, at)
         self.gpus.see_processes(reading)
         if before is not None and not survivors(before.processes, reading.processes):
             self.survival.last_loss = at
@@ -307,8 +315,20 @@ class Server:
         if sample.source is Source.VLLM_METRICS and sample.fault in GONE:
             window.last_refusal = sample.at
             self.survival.last_refusal = sample.at
-            return (*self.life.see_refusal(sample.at), *self.take_past())
+            return (
+                *self.life.see_refusal(sample.at),
+                *self.take_past(),
+                *self.take_rumours(sample),
+            )
         return ()
+
+    def take_rumours(self, sample: Sample) -> tuple[Evidence, ...]:
+        """What a server that fell silent makes believable, where no log could tell of its death."""
+        refused = self.life.first_refusal
+        if refused is None or not self.life.has_served or self.life.stop_explains(sample.at):
+            return ()
+        is_settled = sample.at.monotonic - refused.monotonic >= SETTLE_S
+        return self.rumours.take(refused) if is_settled else ()
 
     def take_past(self) -> tuple[Evidence, ...]:
         """What the log said of the end of a server that was dead before we came."""
@@ -328,39 +348,39 @@ class Server:
             return (evidence,)
         if evidence.cause is Cause.ENGINE_FAILURE and self.life.stop_explains(evidence.at):
             return ()
+        if evidence.source is Source.KUBERNETES and self.incidents.was_told(evidence.at):
+            # The kubelet tells late of an end that others told: shown, and no more.
+            return (replace(evidence, weight=Weight.SUPPORT),)
         if evidence.weight is Weight.SUPPORT:
             return self.weigh_rumour(evidence)
         admitted = self.incidents.admit(evidence)
         if admitted is None:
             return ()
         self.life.see_failure(evidence.at)
-        rumour = self.take_rumour(evidence)
-        return (admitted,) if rumour is None else (admitted, *self.admit(rumour))
+        if evidence.cause is not Cause.ENGINE_FAILURE:
+            return (admitted,)
+        believed = (self.admit(rumour) for rumour in self.rumours.take(evidence.at))
+        return (admitted, *chain.from_iterable(believed))
 
     def weigh_rumour(self, evidence: Evidence) -> tuple[Evidence, ...]:
-        """A kill that is ours by its name alone counts only if our server died with it."""
+        """A kill that may be another's counts only if our server died with it."""
+        if evidence.source is Source.KUBERNETES and self.would_have_counted(evidence.at):
+            # An old kill of a child still gives a container this reason: shown, and no more.
+            return (evidence,)
         incident = self.incidents.running
         died = incident is not None and any(
             cause is Cause.ENGINE_FAILURE for cause, _ in incident.seen
         )
         if died and incident is not None and is_near(incident.last, evidence.at):
             return self.admit(replace(evidence, weight=Weight.ROOT))
-        self.rumour = evidence
+        self.rumours.hear(evidence)
         return ()
 
-    def take_rumour(self, evidence: Evidence) -> Evidence | None:
-        """The rumour that a death now makes believable."""
-        rumour = self.rumour
-        if rumour is None or evidence.cause is not Cause.ENGINE_FAILURE:
-            return None
-        self.rumour = None
-        near = is_near(rumour.at, evidence.at)
-        return replace(rumour, weight=Weight.ROOT) if near else None
-
-
-def is_near(one: Instant, other: Instant) -> bool:
-    """Whether two moments can belong to one death."""
-    return abs(one.monotonic - other.monotonic) <= RUMOUR_S
+    def would_have_counted(self, at: Instant) -> bool:
+        """Whether the cgroup was watched, and so would have shown a kill of that moment."""
+        unseen = self.unseen_at
+        is_unseen = unseen is not None and abs(unseen.monotonic - at.monotonic) <= UNSEEN_S
+        return self.sources[Source.CGROUP].up and not is_unseen
 
 
 def is_start(event: LogEvent) -> bool:

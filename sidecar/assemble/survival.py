@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sidecar.model.evidence import Evidence
+from sidecar.model.evidence import Evidence, Weight
 from sidecar.model.samples import Instant
 from sidecar.model.vocabulary import Cause
 
@@ -52,4 +52,8 @@ class Survival:
 
 def failures(evidence: Iterable[Evidence]) -> Iterable[Evidence]:
     """The evidence that a server can die of."""
-    return (e for e in evidence if e.cause not in {Cause.PREEMPTION, Cause.STALLED})
+    return (
+        e
+        for e in evidence
+        if e.cause not in {Cause.PREEMPTION, Cause.STALLED} and e.weight is not Weight.SUPPORT
+    )

@@ -85,6 +85,7 @@ class OpenWindow:
     restart_unexplained: bool = False
     kills_unseen: bool = False
     records_lost: bool = False
+    kills_unattributed: bool = False
     generation: str | None = None
     gpus: dict[int, Gauge] = field(default_factory=dict)
     info: Mapping[str, str] = field(default_factory=dict)
@@ -133,7 +134,12 @@ class OpenWindow:
     @property
     def speaks_of_failures(self) -> bool:
         """Whether it holds anything that must be judged even if we are restarted before its end."""
-        return bool(self.evidence) or self.kills_unseen or self.records_lost
+        return bool(self.evidence) or self.kills_unseen or self.records_useless
+
+    @property
+    def records_useless(self) -> bool:
+        """Whether the kernel log told of kills, or may have, and not of whose they were."""
+        return self.records_lost or self.kills_unattributed
 
     def memory(self, most: int) -> WindowMemory:
         """What must be kept of it over our own restart: the latest pieces of evidence."""
@@ -142,7 +148,7 @@ class OpenWindow:
             end=self.end,
             evidence=tuple(self.evidence[-most:]),
             kills_unseen=self.kills_unseen,
-            records_lost=self.records_lost,
+            records_lost=self.records_useless,
         )
 
     def remember(self, memory: WindowMemory, now: Instant) -> None:
@@ -200,7 +206,7 @@ class OpenWindow:
             restarted=self.restarted,
             restart_unexplained=self.restart_unexplained,
             kills_unseen=self.kills_unseen,
-            records_lost=self.records_lost,
+            records_lost=self.records_useless,
             naming_generation=self.generation,
             limits={} if limits is None else limits,
             gpus=tuple(replace(gpu, utilization=busy.get(gpu.index)) for gpu in gpus),

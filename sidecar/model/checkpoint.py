@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from sidecar.model.evidence import Evidence
 from sidecar.model.limits import Limits
 from sidecar.model.report import EvidenceKey
-from sidecar.model.vocabulary import Cause, Severity, Verdict
+from sidecar.model.vocabulary import Cause, Severity, Verdict, Way
 
 Position = Mapping[str, object]
 """How far one log was read, as values that JSON knows; only its place understands it."""
@@ -27,7 +27,7 @@ class IncidentMemory:
 class CgroupMemory:
     """The kill counters as they were last read, and whose they were.
 
-    ``counts`` by counter; ``witness_kills`` and ``children`` as in ``Witness``, of the last reading
+    ``way``, ``inner``, ``anchored`` as in ``CgroupReading``; ``counts`` by counter; ``witness_kills`` and ``children`` as in ``Witness``, of the last reading
     whose numbers belonged together; ``counted``: own kills told since that reading. ``gone``: the
     cgroup was removed, and what it counted is accounted for as far as anything tells.
     """
@@ -38,6 +38,9 @@ class CgroupMemory:
     container: str | None
     counts: Mapping[str, int]
     gone: bool = False
+    way: Way | None = None
+    inner: bool = False
+    anchored: bool = False
     witness_path: str | None = None
     witness_identity: int | None = None
     witness_kills: int | None = None
@@ -110,4 +113,6 @@ class Checkpoint:
     processes: Mapping[int, str] = field(default_factory=dict)
     pod: PodMemory | None = None
     unjudged: tuple[WindowMemory, ...] = ()
+    rumours: tuple[Evidence, ...] = ()
+    strays: tuple[Evidence, ...] = ()
     advice: AdviceMemory | None = None

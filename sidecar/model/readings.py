@@ -157,7 +157,8 @@ class CgroupReading:
     Bytes throughout; ``limit`` None means unlimited. ``gone`` means the directory is not there.
 
     ``boot`` is this boot of the kernel: counters of another one say nothing. ``container``: the id in
-    the cgroup's name (64 hex digits). ``inner``: it holds no process itself, so that what its
+    the cgroup's name (64 hex digits). ``anchored``: the path begins at the hierarchy's top, as the
+    kernel log writes it; from a namespace only its end is seen. ``inner``: it holds no process itself, so that what its
     children count is the server's. ``userspace_kills``: processes that systemd-oomd killed here.
     ``reclaimable``: page cache and slab that the kernel takes back before it kills; ``shmem`` and
     ``unevictable`` it cannot. ``host_available``: MemAvailable of the host.
@@ -177,6 +178,7 @@ class CgroupReading:
     way: Way | None = None
     container: str | None = None
     inner: bool = False
+    anchored: bool = False
     userspace_kills: int | None = None
     reclaimable: int | None = None
     shmem: int | None = None

@@ -63,7 +63,8 @@ class Window:
     ``survived``: it was seen serving after the last failure evidence of the window.
     ``restart_unexplained``: the server is another one than before, and nothing that is read tells why.
     ``kills_unseen``: the memory cgroup was removed, and nobody tells whether it counted a kill.
-    ``records_lost``: the kernel log ran over before it was read.
+    ``records_lost``: the kernel log ran over before it was read, or told of a kill of which nobody can
+    say whose it was.
     ``gpu_utilization``: mean over the window's samples by GPU index, 0 to 1.
     ``limits``: what is known of the server's limits at the window's end. ``gpus``: the GPUs then.
     ``info``: the server's configuration as last shown in the window (closed set of keys).

@@ -20,7 +20,7 @@ from sidecar.model.evidence import Evidence, Weight
 from sidecar.model.limits import Known, Limit, Origin
 from sidecar.model.report import EvidenceKey
 from sidecar.model.samples import Instant
-from sidecar.model.vocabulary import Cause, Confidence, Kind, Phase, Severity, Source, Verdict
+from sidecar.model.vocabulary import Cause, Confidence, Kind, Phase, Severity, Source, Verdict, Way
 
 FORMAT = 1
 KNOWN = frozenset(EVIDENCE)
@@ -47,6 +47,8 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
         "processes": {str(pid): comm for pid, comm in checkpoint.processes.items()},
         "pod": None if checkpoint.pod is None else asdict(checkpoint.pod),
         "advice": None if checkpoint.advice is None else asdict(checkpoint.advice),
+        "rumours": [encode_evidence(one) for one in checkpoint.rumours],
+        "strays": [encode_evidence(one) for one in checkpoint.strays],
         "unjudged": [
             {
                 "start": window.start,
@@ -113,6 +115,8 @@ def decode_checkpoint(text: bytes) -> Checkpoint:
                 whole(int(pid)): str(comm) for pid, comm in (value.get("processes") or {}).items()
             },
             pod=decode_pod(value.get("pod")),
+            rumours=tuple(decode_evidence(one) for one in value.get("rumours") or ()),
+            strays=tuple(decode_evidence(one) for one in value.get("strays") or ()),
             advice=decode_advice(value.get("advice")),
             unjudged=tuple(decode_window(window) for window in value.get("unjudged") or ()),
         )
@@ -183,6 +187,9 @@ def decode_cgroup(value: Mapping[str, Any] | None) -> CgroupMemory | None:
         container=text_or_none(value["container"]),
         counts={str(name): whole(n) for name, n in value["counts"].items()},
         gone=bool(value["gone"]),
+        way=None if value["way"] is None else Way(value["way"]),
+        inner=bool(value["inner"]),
+        anchored=bool(value["anchored"]),
         witness_path=text_or_none(value["witness_path"]),
         witness_identity=whole_or_none(value["witness_identity"]),
         witness_kills=whole_or_none(value["witness_kills"]),

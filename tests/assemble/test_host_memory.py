@@ -27,8 +27,8 @@ def signals_of(toll: Toll, *, inner: bool = False, way: Way = Way.PID) -> dict[s
 
 def test_pressure_is_no_kill() -> None:
     host = HostMemory()
-    host.see_cgroup(cgroup(0))
-    assert host.see_cgroup(cgroup(0, max=1575, high=154, oom=3)) == Toll()
+    host.see_cgroup(cgroup(0), AT)
+    assert host.see_cgroup(cgroup(0, max=1575, high=154, oom=3), AT) == Toll()
     assert signals_of(Toll()) == {}
 
 
@@ -76,25 +76,25 @@ def kill(
 
 
 def told(host: HostMemory, record: KernelKill) -> Confidence | None:
-    found = host.see_kills([record])
+    found, _ = host.see_kills([record])
     return found[0].confidence if found else None
 
 
 @pytest.mark.parametrize(
-    ("victim", "ours"),
+    ("victim", "sure"),
     [
-        ("/kubepods/pod1/vllm", True),
-        ("/kubepods/pod1/vllm/child", True),
-        ("/kubepods/pod1", False),
-        ("/kubepods/pod1/vllm2", False),
-        ("/docker/" + "a" * 64, False),
+        ("/kubepods/pod1/vllm", Confidence.CONFIRMED),
+        ("/kubepods/pod1/vllm/child", Confidence.SUSPECTED),
+        ("/kubepods/pod1", None),
+        ("/kubepods/pod1/vllm2", None),
+        ("/docker/" + "a" * 64, None),
     ],
 )
-def test_a_kill_is_ours_by_its_cgroup(victim: str, *, ours: bool) -> None:
+def test_a_kill_is_ours_by_its_cgroup(victim: str, sure: Confidence | None) -> None:
     host = HostMemory()
     host.see_place(cgroup(0, path="/kubepods/pod1/vllm"), AT)
     got = told(host, kill(victim=victim, pid=7, comm="VLLM::Worker"))
-    assert got is (Confidence.CONFIRMED if ours else None)
+    assert got is sure
 
 
 def test_a_cgroup_seen_from_a_namespace_is_found_in_the_hosts_path() -> None:
@@ -112,7 +112,7 @@ def test_a_root_of_a_namespace_is_nobodys_name() -> None:
 
 def test_a_kill_is_ours_by_a_pid_that_still_has_its_name() -> None:
     host = HostMemory()
-    host.see_processes(ProcessReading((Process(7, "VLLM::EngineCore"),)))
+    host.see_processes(ProcessReading((Process(7, "VLLM::EngineCore"),)), AT)
     assert told(host, kill(pid=7, comm="VLLM::EngineCor")) is Confidence.CONFIRMED
     assert told(host, kill(pid=7, comm="firefox")) is None
     assert told(host, kill(pid=8, comm="VLLM::EngineCor")) is None
@@ -159,7 +159,7 @@ def test_of_a_pod_nobody_says_in_which_container_the_server_is() -> None:
 
 def test_pids_of_a_container_are_not_those_that_the_kernel_prints() -> None:
     host = HostMemory()
-    host.see_processes(ProcessReading((Process(7, "VLLM::Worker"),), host_pids=False))
+    host.see_processes(ProcessReading((Process(7, "VLLM::Worker"),), host_pids=False), AT)
     assert told(host, kill(pid=7, comm="VLLM::Worker")) is Confidence.SUSPECTED
 
 
@@ -181,12 +181,14 @@ def test_whose_limit_it_was(limit: str | None, owner: LimitOwner | None) -> None
         limit_cgroup=limit,
         trigger="VLLM::EngineCor",
     )
-    (evidence,) = host.see_kills([record])
+    ((evidence,), _) = host.see_kills([record])
     assert evidence.parties == Parties(Party.WORKER, Party.ENGINE, owner)
 
 
 def test_a_kill_of_the_whole_host_was_nobodys_limit() -> None:
     host = HostMemory()
     host.see_place(cgroup(0, path="/vllm"), AT)
-    (evidence,) = host.see_kills([replace(kill(victim="/vllm", comm="ptxas"), kind=Kind.SYSTEM)])
+    ((evidence,), _) = host.see_kills(
+        [replace(kill(victim="/vllm", comm="ptxas"), kind=Kind.SYSTEM)]
+    )
     assert evidence.parties == Parties(Party.OTHER, None, LimitOwner.HOST)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.assemble.kill_ledger import KillLedger, Toll
+from sidecar.assemble.kill_ledger import RESTART_S, KillLedger, Toll
 from sidecar.model.readings import CgroupReading, Witness
 from tests.fakes.cgroup_machine import DEEDS, CgroupMachine
 
@@ -45,7 +45,7 @@ def gone(above: int | None, siblings: dict[str, int] | None = None) -> CgroupRea
 
 def tolls(*readings: CgroupReading) -> list[Toll]:
     ledger = KillLedger()
-    return [ledger.see(reading) for reading in readings]
+    return [ledger.see(reading, float(n)) for n, reading in enumerate(readings)]
 
 
 def test_kills_of_the_past_are_the_baseline() -> None:
@@ -126,13 +126,60 @@ def test_another_boot_is_another_machine() -> None:
 
 
 def test_a_group_kill_counts_its_processes_once_and_the_group_apart() -> None:
-    readings = [replace(look(n), events={"oom_kill": n, "oom_group_kill": n // 3}) for n in (0, 3)]
+    readings = [
+        replace(look(n), local_events={"oom_kill": n, "oom_group_kill": n // 3}) for n in (0, 3)
+    ]
     assert tolls(*readings)[1] == Toll(own=3, group=1)
 
 
 def test_kills_by_systemd_oomd_move_no_counter_of_the_kernel() -> None:
     readings = [replace(look(0), userspace_kills=n) for n in (0, 4)]
     assert tolls(*readings)[1] == Toll(userspace=4)
+
+
+def test_a_kill_beside_a_cgroup_that_is_long_gone_is_not_ours_and_may_have_been() -> None:
+    ledger = KillLedger()
+    ledger.see(look(0, above=0), 0.0)
+    ledger.see(gone(0), 1.0)
+    assert ledger.see(gone(1), 1.0 + RESTART_S) == Toll(witnessed=1, sure=False)
+    assert ledger.see(gone(2), 60.0) == Toll(unseen=True)
+
+
+def test_in_our_own_pod_nobody_else_comes_and_goes() -> None:
+    pod = "/kubepods/pod0c9d1c3e-8a3e-4b5c-9d3f-0123456789ab"
+    ledger = KillLedger()
+
+    def above(kills: int, reading: CgroupReading) -> CgroupReading:
+        return replace(reading, witness=Witness(pod, 100, kills, {}))
+
+    ledger.see(above(0, look(0)), 0.0)
+    ledger.see(above(0, gone(None)), 1.0)
+    assert ledger.see(above(1, gone(None)), 600.0) == Toll(witnessed=1, sure=False)
+
+
+def test_where_the_children_cannot_be_told_apart_nothing_is_told_from_above() -> None:
+    def crowd(kills: int, reading: CgroupReading) -> CgroupReading:
+        return replace(reading, witness=Witness("/pod", 100, kills, None))
+
+    assert tolls(crowd(0, look(0)), crowd(3, gone(None)))[1] == Toll(unseen=True)
+
+
+def test_a_server_that_moved_took_no_kill_with_it() -> None:
+    before = look(0, above=0, siblings={"b#7": 0, "c#8": 0})
+    moved = look(0, inode=7, path="/pod/b", above=1, siblings={"a#1": 0})
+    assert tolls(before, moved)[1] == Toll()
+
+
+def test_a_group_below_that_was_killed_whole_is_not_our_group() -> None:
+    readings = [
+        replace(
+            look(3 * n),
+            events={"oom_kill": 3 * n, "oom_group_kill": n},
+            local_events={"oom_kill": 0, "oom_group_kill": 0},
+        )
+        for n in (0, 1)
+    ]
+    assert tolls(*readings)[1] == Toll(below=3)
 
 
 # Any order of what can happen
@@ -144,11 +191,11 @@ def test_kills_by_systemd_oomd_move_no_counter_of_the_kernel() -> None:
 )
 def test_each_kill_is_counted_once_or_reported_as_not_seen(deeds: list[str], *, seen: bool) -> None:
     machine, ledger = CgroupMachine(has_witness=seen), KillLedger()
-    ledger.see(machine.look())
+    ledger.see(machine.look(), 0.0)
     counted, unseen = 0, 0
     for deed in [*deeds, "look"]:
         if deed == "look":
-            toll = ledger.see(machine.look())
+            toll = ledger.see(machine.look(), 0.0)
             counted += toll.own + toll.below + toll.witnessed
             unseen += toll.unseen
         elif deed == "restart":

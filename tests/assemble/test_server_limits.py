@@ -81,7 +81,7 @@ def test_a_recorded_server_has_its_limits(name: str) -> None:
         end = tick.at
         for sample in tick.samples:
             server.see(sample, window)
-    limits = server.freeze(window, end).limits
+    limits = server.freeze(window, end, whole=True).limits
     found = {limit.value: (known.value, known.origin.value) for limit, known in limits.items()}
     assert found == KNOWN[name]
     assert server.limits.changes() == {}
@@ -122,7 +122,7 @@ class Story:
         self.see(second, Source.PROCESS, ProcessReading(processes, root=pid, limits=limits))
 
     def known(self) -> dict[Limit, float]:
-        frozen = self.server.freeze(self.window, Instant(1000, 1_700_001_000.0))
+        frozen = self.server.freeze(self.window, Instant(1000, 1_700_001_000.0), whole=True)
         return {limit: known.value for limit, known in frozen.limits.items()}
 
 

@@ -6,6 +6,7 @@ from sidecar.model.readings import CgroupReading, Witness
 
 DEEDS = ("kill", "kill_sibling", "remove", "create")
 BOOT = "b1"
+POD = "/kubepods/pod0c9d1c3e-8a3e-4b5c-9d3f-0123456789ab"
 
 
 @dataclass
@@ -48,10 +49,10 @@ class CgroupMachine:
     def look(self) -> CgroupReading:
         """What a look at the server's cgroup gives now."""
         children = {f"c{inode}#{inode}": count for inode, count in self.live.items()}
-        witness = Witness("/pod", 100, self.above, children) if self.has_witness else None
+        witness = Witness(POD, 100, self.above, children) if self.has_witness else None
         return CgroupReading(
             version=2,
-            path=f"/pod/c{self.ours or self.newest}",
+            path=f"{POD}/c{self.ours or self.newest}",
             gone=self.ours is None,
             identity=self.ours,
             boot=BOOT,

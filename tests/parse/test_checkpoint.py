@@ -17,7 +17,7 @@ from sidecar.model.checkpoint import (
 )
 from sidecar.model.evidence import Evidence, Weight
 from sidecar.model.samples import Instant
-from sidecar.model.vocabulary import Cause, Kind, Phase, Severity, Source, Verdict
+from sidecar.model.vocabulary import Cause, Kind, Phase, Severity, Source, Verdict, Way
 from sidecar.parse.checkpoint import decode_checkpoint, encode_checkpoint
 
 ROOT = Evidence(
@@ -51,6 +51,9 @@ FULL = Checkpoint(
         container="c" * 64,
         counts={"all": 3, "local": 2},
         gone=True,
+        way=Way.PID,
+        inner=True,
+        anchored=True,
         witness_path="/pod",
         witness_identity=40,
         witness_kills=9,
@@ -59,6 +62,8 @@ FULL = Checkpoint(
     ),
     kernel_position={"boot": "b1", "sequence": 1234},
     processes={7: "VLLM::Worker_TP0"},
+    rumours=(ROOT,),
+    strays=(ROOT,),
     pod=PodMemory(uid="u", restarts={"vllm": 3}),
     unjudged=(WindowMemory(995.0, 1010.0, (ROOT,), kills_unseen=True),),
 )

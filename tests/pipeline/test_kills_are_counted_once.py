@@ -13,7 +13,7 @@ from sidecar.model.vocabulary import Cause, Source
 from sidecar.parse.checkpoint import decode_checkpoint, encode_checkpoint
 from sidecar.parse.kernel_line import KernelFold
 from sidecar.pipeline import Pipeline
-from tests.fakes.cgroup_machine import DEEDS, CgroupMachine
+from tests.fakes.cgroup_machine import DEEDS, POD, CgroupMachine
 
 COUNTED = (signals.OOM_KILL, signals.OOM_KILL_BELOW, signals.OOM_KILL_WITNESSED)
 WINDOW_S = 2.0
@@ -60,7 +60,7 @@ class Run:
                 for pid, inode in list(enumerate(self.machine.victims, start=100))[self.told :]
                 for kill in self.fold.feed(
                     "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,"
-                    f"oom_memcg=/pod/c{inode},task_memcg=/pod/c{inode},"
+                    f"oom_memcg={POD}/c{inode},task_memcg={POD}/c{inode},"
                     f"task=VLLM::EngineCor,pid={pid},uid=0",
                     at,
                 )
