@@ -12,7 +12,7 @@ from sidecar.advise.failures import (
 from sidecar.advise.headroom import say_room, why_no_headroom
 from sidecar.advise.words import say_number, say_times
 from sidecar.model.advice import Step
-from sidecar.model.limits import Limit
+from sidecar.model.limits import Limit, Origin
 from sidecar.model.vocabulary import Cause, Kind
 
 LARGE_SHARE = 0.5
@@ -143,12 +143,26 @@ def again_and_again(facts: Facts) -> tuple[str, ...]:
     return (*pressed(facts), "requests are evicted and readmitted again and again")
 
 
+def watermark(facts: Facts) -> float | None:
+    """The reserve in effect; None where it cannot be known.
+
+    The line of the arguments that are not at their defaults tells all that was set: a release that has
+    the flag, and a line without it, mean the default, 0.
+    """
+    told = facts.limit(Limit.WATERMARK)
+    if told is not None:
+        return told
+    has_flag = facts.release is not None and facts.release >= WATERMARK_SINCE
+    is_read = any(known.origin is Origin.LOG_ARGUMENTS for known in facts.limits.values())
+    return 0.0 if has_flag and is_read else None
+
+
 def why_not_watermark(facts: Facts) -> str | None:
     """What forbids a reserve: a release without it, one that is set, or one nobody can read."""
     if facts.release is not None and facts.release < WATERMARK_SINCE:
         return "this release has no --watermark (there since 0.24)"
     # Where it is told the release has it, whatever its version says: the flag is refused elsewhere.
-    now = facts.limit(Limit.WATERMARK)
+    now = watermark(facts)
     if now is None:
         return "the watermark that is in effect cannot be read from here"
     if now >= WATERMARKS[-1] - EDGE:
@@ -158,7 +172,7 @@ def why_not_watermark(facts: Facts) -> str | None:
 
 def raise_watermark(facts: Facts) -> Step:
     """The next of 0.02 and 0.05."""
-    now = facts.limit(Limit.WATERMARK)
+    now = watermark(facts)
     value = next((w for w in WATERMARKS if now is not None and w > now + EDGE), None)
     return Step(Limit.WATERMARK, value=value, now=now)
 

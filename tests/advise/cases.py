@@ -60,7 +60,7 @@ PREFILLS = replace(
 )
 
 
-def told(origin: Origin = Origin.LOG_ARGUMENTS, **values: float) -> Limits:
+def told(origin: Origin = Origin.SERVER_INFO, **values: float) -> Limits:
     """Limits that one place told."""
     return {Limit(name): Known(value, origin) for name, value in values.items()}
 

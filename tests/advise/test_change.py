@@ -82,7 +82,7 @@ def test_a_failure_shows_while_advice_rests() -> None:
         told(max_num_seqs=32.0, max_model_len=2048.0, kv_capacity_tokens=5000.0),
         {},
         # Another place tells: what it says of what is in effect is no change.
-        told(Origin.SERVER_INFO, max_num_seqs=8.0),
+        told(Origin.COMMAND_LINE, max_num_seqs=8.0),
     ],
 )
 def test_a_restart_without_a_change_brings_no_rest(limits: Limits) -> None:

@@ -8,7 +8,7 @@ from sidecar.advise.choose import choose
 from sidecar.advise.facts import Facts, Found, Recalled, parse_release
 from sidecar.model.advice import Lever, Step
 from sidecar.model.budget import Budget, Lengths, Sight
-from sidecar.model.limits import Limit
+from sidecar.model.limits import Limit, Origin
 from sidecar.model.vocabulary import Cause, Kind
 from tests.advise.cases import CARD, CROWDED, GIB, MIX, PREFILLS, THRASH, told
 
@@ -117,6 +117,14 @@ CASES: dict[str, tuple[Facts, Lever]] = {
         Lever.LOWER_MAX_NUM_SEQS,
     ),
     "again and again, no watermark told": (THRASH, Lever.LOWER_MAX_NUM_SEQS),
+    "again and again, all arguments read and no watermark among them": (
+        replace(THRASH, limits=told(Origin.LOG_ARGUMENTS, max_num_seqs=32.0)),
+        Lever.RAISE_WATERMARK,
+    ),
+    "again and again, all arguments read, release not known": (
+        replace(THRASH, limits=told(Origin.LOG_ARGUMENTS, max_num_seqs=32.0), release=None),
+        Lever.LOWER_MAX_NUM_SEQS,
+    ),
     "again and again, a release without it": (
         replace(MARKED, release=(0, 20, 2)),
         Lever.LOWER_MAX_NUM_SEQS,
