@@ -5,6 +5,7 @@ final state can be scraped.
 """
 
 import asyncio
+import json
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from sidecar.catalog.signals import EVIDENCE
 from sidecar.classify.policy import Policy
 from sidecar.clock import ClockLike
-from sidecar.config import Settings, split_listen
+from sidecar.config import Settings, read_cluster, split_listen
 from sidecar.export.http import HttpServer, Views
 from sidecar.export.metrics import Exposition
 from sidecar.export.results import encode, window_result
@@ -76,10 +77,18 @@ class Keeper:
 
 
 def state_file(settings: Settings) -> StateFile | None:
-    """The file for this server's checkpoint: another target or other logs are another server."""
+    """The file for this server's checkpoint.
+
+    Another target, log, cgroup or pid is another server, and so is what has the same address in
+    another pod.
+    """
     if settings.state_dir is None:
         return None
-    return StateFile(settings.state_dir, "\n".join((settings.target, *settings.log)))
+    cluster = read_cluster()
+    pod = None if cluster.host is None else cluster.pod
+    # Outside of a cluster our host's name is that of a container, which another run does not bear.
+    told = (settings.target, list(settings.log), settings.cgroup, settings.pid, pod)
+    return StateFile(settings.state_dir, json.dumps(told))
 
 
 @dataclass(slots=True)

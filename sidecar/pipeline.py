@@ -128,7 +128,9 @@ class Pipeline:
 
     def reopen(self, memory: WindowMemory, now: Instant) -> None:
         """Go on with a window that our restart cut: what was seen in it is still to be judged."""
-        is_open = memory.start <= now.unix < memory.end
+        # Windows of another length were cut by a change of the settings.
+        is_like_ours = abs(memory.end - memory.start - self.window_s) <= EDGE
+        is_open = is_like_ours and memory.start <= now.unix < memory.end
         window = (None if is_open else self.unexplained) or OpenWindow(
             start=memory.start, end=memory.end, partial=True
         )

@@ -1,6 +1,7 @@
 """The checkpoint on disk: replaced whole, so that a kill at any moment leaves the old or the new one."""
 
 import contextlib
+import fcntl
 import os
 from hashlib import blake2b
 from pathlib import Path
@@ -21,7 +22,8 @@ SAVE_LIMIT_S = 0.5
 class StateFile:
     """The checkpoint of one server in a directory that several of us may share.
 
-    ``failures`` counts checkpoints that could not be written.
+    It is ours alone from ``load`` to ``close``, or to our death: two of us would each undo what the
+    other one kept. ``failures`` counts checkpoints that could not be written.
     """
 
     def __init__(self, folder: Path, identity: str) -> None:
@@ -29,13 +31,15 @@ class StateFile:
         self.folder = folder
         self.path = folder / f"{name}.json"
         self.thread = CallThread("state")
+        self.lock: int | None = None
         self.failures = 0
 
     async def load(self) -> Checkpoint | None:
         """The last checkpoint; None if there is none, or it cannot be read as one.
 
         Raises:
-            ConfigError: the directory cannot be used: said at start, not found out at the kill.
+            ConfigError: the directory cannot be used, or another process keeps this server's state
+                there: said at start, not found out at the kill.
         """
         loaded = await self.thread.call(self.read, LOAD_LIMIT_S)
         if isinstance(loaded, Fault):
@@ -46,6 +50,8 @@ class StateFile:
         """Read the file; blocks. Raises what ``load`` raises."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            if self.lock is None:
+                self.lock = self.locked()
             probe = self.path.with_suffix(".new")
             probe.write_bytes(b"")
             probe.unlink()
@@ -61,6 +67,28 @@ class StateFile:
             with contextlib.suppress(OSError):
                 self.path.replace(self.path.with_suffix(".broken"))
             return None
+
+    def locked(self) -> int:
+        """The descriptor of the file that says whose the state is, held by us.
+
+        Raises:
+            OSError: it cannot be made.
+            ConfigError: another process holds it.
+        """
+        descriptor = os.open(
+            self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+        )
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise ConfigError(
+                f"state-dir: {self.folder}: another vllm-sidecar keeps this server's state there"
+            ) from None
+        except OSError:
+            # A file system without locks (ENOLCK, EOPNOTSUPP) keeps a state all the same.
+            return descriptor
+        return descriptor
 
     async def save(self, checkpoint: Checkpoint) -> None:
         """Write the checkpoint; one that cannot be written in time is counted, and the next tried."""
@@ -80,5 +108,8 @@ class StateFile:
         return True
 
     def close(self) -> None:
-        """Let the thread go."""
+        """Let the thread and the lock go."""
         self.thread.close()
+        if self.lock is not None:
+            os.close(self.lock)
+            self.lock = None

@@ -1,7 +1,9 @@
 """Settings -> sources: the one table of what is watched."""
 
 import os
-from collections.abc import Mapping
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -44,12 +46,6 @@ def build_sources(
         if file is not None and not os.access(file, os.R_OK):
             raise ConfigError(f"target-{name}-file: {file}: it is not there, or not to be read")
     positions = {} if checkpoint is None else checkpoint.positions
-    process = ProcessSource(
-        clock,
-        limit_s=READ_LIMIT_S,
-        pid=None if settings.pid == "auto" else settings.pid,
-        port=local_port(settings.target),
-    )
     sources: list[SourceLike] = [
         VllmMetricsSource(
             clock,
@@ -67,21 +63,12 @@ def build_sources(
             token_file=settings.target_token_file,
             ca_file=settings.target_ca_file,
         ),
-        process,
     ]
+    if is_here(settings):
+        sources.extend(host_sources(settings, clock))
     if settings.log:
         sources.append(VllmLogSource(clock, log_places(settings, clock, positions)))
-    if settings.cgroup != "off":
-        sources.append(
-            CgroupSource(
-                clock,
-                limit_s=READ_LIMIT_S,
-                path=None if settings.cgroup == "auto" else settings.cgroup,
-                pid=lambda: process.root_pid,
-                here=settings.pid != "auto" or local_port(settings.target) is not None,
-            )
-        )
-    if settings.kernel_log != "off":
+    if settings.kernel_log != "off" and (settings.kernel_log != "auto" or is_here(settings)):
         path = "/dev/kmsg" if settings.kernel_log == "auto" else settings.kernel_log
         resume = {} if checkpoint is None else checkpoint.kernel_position
         sources.append(KernelLogSource(clock, path=Path(path), resume=resume))
@@ -90,6 +77,34 @@ def build_sources(
     if settings.kubernetes != "off":
         sources.append(kubernetes_source(settings, clock))
     return tuple(sources)
+
+
+def is_here(settings: Settings) -> bool:
+    """Whether the server may run on this host: by its target, its pid or its cgroup.
+
+    Of one elsewhere this host's processes, cgroups and kernel say nothing, not even that it is well.
+    """
+    is_named = settings.pid != "auto" or settings.cgroup not in {"auto", "off"}
+    return is_named or local_port(settings.target) is not None
+
+
+def host_sources(settings: Settings, clock: ClockLike) -> Iterator[SourceLike]:
+    """The server's processes and its cgroup."""
+    process = ProcessSource(
+        clock,
+        limit_s=READ_LIMIT_S,
+        pid=None if settings.pid == "auto" else settings.pid,
+        port=local_port(settings.target),
+    )
+    yield process
+    if settings.cgroup != "off":
+        yield CgroupSource(
+            clock,
+            limit_s=READ_LIMIT_S,
+            path=None if settings.cgroup == "auto" else settings.cgroup,
+            pid=lambda: process.root_pid,
+            here=settings.pid != "auto" or local_port(settings.target) is not None,
+        )
 
 
 def kubernetes_source(settings: Settings, clock: ClockLike) -> KubernetesSource:
@@ -111,12 +126,40 @@ def kubernetes_source(settings: Settings, clock: ClockLike) -> KubernetesSource:
 
 
 def local_port(target: str) -> int | None:
-    """The port of a target on this host, None for one elsewhere: its port says nothing here."""
+    """The port of a target on this host, None for one elsewhere: its port says nothing here.
+
+    On this host are ``localhost`` and the addresses of its own interfaces, as a pod's own is. Other
+    names are elsewhere: no resolver is asked, for it may hang, and may say another thing later.
+    """
     parts = urlsplit(target)
-    host = parts.hostname or ""
-    if host != "localhost" and not host.startswith("127.") and host not in {"::1", "0.0.0.0"}:  # noqa: S104
+    if not is_own_address(parts.hostname or ""):
         return None
     return parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def is_own_address(host: str) -> bool:
+    """Whether an address is one of this host's, in the network namespace that we are in."""
+    if host.removesuffix(".") == "localhost":
+        return True
+    try:
+        found = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM, flags=socket.AI_NUMERICHOST)
+        family, _, _, _, address = found[0]
+        ip = ip_address(plain(address))
+        if ip.is_loopback or ip.is_unspecified:
+            return True
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            # Nothing is sent: the kernel only chooses the address from which it would be sent, and
+            # that is the address itself where it is our own.
+            probe.settimeout(0)
+            probe.connect(address)
+            return plain(probe.getsockname()) == plain(address)
+    except (OSError, ValueError):
+        return False
+
+
+def plain(address: Sequence[object]) -> str:
+    """The address in what a socket calls one, without the interface."""
+    return str(address[0]).partition("%")[0]
 
 
 def asked_for(settings: Settings) -> frozenset[Source]:

@@ -23,7 +23,7 @@ from sidecar.pipeline import Pipeline
 from sidecar.sources.base import SourceLike
 from sidecar.sources.cgroup import CgroupSource
 from sidecar.sources.cgroup_places.attempt import Attempt
-from sidecar.wiring import asked_for, build_sources
+from sidecar.wiring import asked_for, build_sources, is_here
 
 REMEDIES: dict[Cause, str] = {
     Cause.PREEMPTION: "let --target and --metrics-path name a vLLM server that runs without"
@@ -35,6 +35,10 @@ REMEDIES: dict[Cause, str] = {
     " runs",
     Cause.STALLED: "let --target and --metrics-path name a vLLM server that runs",
 }
+ELSEWHERE = (
+    "the target is no address of this host, whose processes, cgroups and kernel say nothing of it:"
+    " run us beside the server, or name --cgroup, --pid or --kernel-log PATH if it is here"
+)
 FAULT_WORDS: dict[Fault, str] = {
     Fault.TIMEOUT: "it did not answer in time",
     Fault.REFUSED: "nobody listens there",
@@ -78,7 +82,7 @@ ATTEMPT_WORDS: dict[Attempt, str] = {
     Attempt.OUTSIDE: "the cgroup is in no mount that we see",
     Attempt.NO_ID: "the name holds no container's id",
     Attempt.NO_POD: "nothing shows that we are in a pod",
-    Attempt.UNCOUNTED: "a pod of cgroup v1 does not count its containers' kills",
+    Attempt.UNCOUNTED: "on cgroup v1 it does not count the kills in the cgroups below it",
     Attempt.ALONE: "nobody but ourselves is in it",
     Attempt.ABSENT: "it is not there",
 }
@@ -102,6 +106,7 @@ class Finding:
     cgroup: CgroupReading | None = None
     attempts: Mapping[Way, Attempt] = field(default_factory=dict)
     in_cluster: bool = False
+    is_here: bool = True
 
 
 def misses_cgroup_above(finding: Finding) -> bool:
@@ -186,6 +191,7 @@ async def look(settings: Settings) -> Finding:
         cgroup=cgroup_of(samples),
         attempts=attempts_of(sources),
         in_cluster=read_cluster().host is not None,
+        is_here=is_here(settings),
     )
 
 
@@ -221,7 +227,9 @@ def as_json(finding: Finding) -> Json:
     return {
         "observable": {cause.value: seen for cause, seen in finding.observable.items()},
         "remedies": {
-            cause.value: REMEDIES[cause] for cause, seen in finding.observable.items() if not seen
+            cause.value: remedy(finding, cause)
+            for cause, seen in finding.observable.items()
+            if not seen
         },
         "sources": {
             source.value: None if fault is None else fault.value
@@ -233,6 +241,11 @@ def as_json(finding: Finding) -> Json:
         },
         "rights": [{"right": row.right.value, "adds": row.adds} for row in missing_rights(finding)],
     }
+
+
+def remedy(finding: Finding, cause: Cause) -> str:
+    """What would make a cause observable."""
+    return ELSEWHERE if cause is Cause.HOST_OOM and not finding.is_here else REMEDIES[cause]
 
 
 def way_of(finding: Finding) -> Way | None:
@@ -255,7 +268,7 @@ def as_text(finding: Finding) -> list[str]:
     ]
     lines.extend(say_cgroup(finding))
     for cause, seen in finding.observable.items():
-        shown = "can be observed" if seen else f"cannot be observed: {REMEDIES[cause]}"
+        shown = "can be observed" if seen else f"cannot be observed: {remedy(finding, cause)}"
         lines.append(f"{cause.value}: {shown}")
     lines.extend(f"right {row.right.value}: {row.adds}" for row in missing_rights(finding))
     return lines

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -23,6 +23,10 @@ from sidecar.model.samples import Instant
 from sidecar.model.vocabulary import Cause, Confidence, Kind, Phase, Severity, Source, Verdict, Way
 
 FORMAT = 1
+LATEST_UNIX = 1e11
+"""In the year 5138: unix seconds with a digit more than any clock shows are of another unit."""
+AHEAD_S = 86_400.0
+"""Seconds by which a moment may lie after the saving: the end of a window, a clock that was set back."""
 KNOWN = frozenset(EVIDENCE)
 
 
@@ -97,7 +101,7 @@ def decode_checkpoint(text: bytes) -> Checkpoint:
         value = json.loads(text)
         if value["format"] != FORMAT:
             raise ValueError("a checkpoint of another format")
-        return Checkpoint(
+        checkpoint = Checkpoint(
             saved_unix=number(value["saved"]),
             positions={str(name): dict(at) for name, at in value["positions"].items()},
             evidence=decode_totals(value["evidence"]),
@@ -122,6 +126,49 @@ def decode_checkpoint(text: bytes) -> Checkpoint:
         )
     except (KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise ValueError("not a checkpoint") from error
+    refuse_impossible_times(checkpoint)
+    return checkpoint
+
+
+def refuse_impossible_times(checkpoint: Checkpoint) -> None:
+    """Refuse times that no clock showed: what is to end in a thousand years would never be told.
+
+    Raises:
+        ValueError: a moment lies behind all clocks or long after the saving, or a window ends before
+            it begins.
+    """
+    latest = min(checkpoint.saved_unix + AHEAD_S, LATEST_UNIX)
+    if any(moment > latest for moment in moments_of(checkpoint)):
+        raise ValueError("a moment that is not of this checkpoint's time")
+    if any(window.end < window.start for window in checkpoint.unjudged):
+        raise ValueError("a window that ends before it begins")
+
+
+def moments_of(checkpoint: Checkpoint) -> Iterator[float]:
+    """Every moment in a checkpoint, unix seconds."""
+    yield checkpoint.saved_unix
+    yield from checkpoint.last_evidence.values()
+    for levels in checkpoint.episodes.values():
+        yield from levels.values()
+    for window in checkpoint.unjudged:
+        yield from (window.start, window.end)
+    incident, advice = checkpoint.incident, checkpoint.advice
+    if incident is not None:
+        yield from (incident.opened, incident.last)
+    if advice is not None:
+        told = (advice.cuda_oom, advice.failed_start, advice.cotenant)
+        yield from (moment for moment in told if moment is not None)
+    yield from (one.at.unix for one in evidence_of(checkpoint))
+
+
+def evidence_of(checkpoint: Checkpoint) -> Iterator[Evidence]:
+    """Every piece of evidence in a checkpoint."""
+    for window in checkpoint.unjudged:
+        yield from window.evidence
+    yield from (*checkpoint.rumours, *checkpoint.strays)
+    incident = checkpoint.incident
+    if incident is not None and incident.root is not None:
+        yield incident.root
 
 
 def decode_totals(rows: list[list[Any]]) -> Mapping[EvidenceKey, float]:

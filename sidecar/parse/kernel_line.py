@@ -28,7 +28,7 @@ from sidecar.parse.kernel_record import (
     read_summary,
 )
 
-__all__ = ["KernelFold", "is_about_kills"]
+__all__ = ["KernelFold", "Told", "is_about_kills"]
 
 _JOINED = 2 * LINE_CHARACTERS
 """Characters of a summary put together from its pieces."""
@@ -42,6 +42,7 @@ _PATIENCE_S = 1.0
 _GROUP_S = 5.0
 _OPEN_MOST = 16
 _SEEN_MOST = 256
+_TOLD_MOST = 16
 
 V = TypeVar("V")
 
@@ -96,12 +97,29 @@ class _Open:
 
 
 @dataclass(frozen=True, slots=True)
+class Told:
+    """A victim that was told while a line about it may still come.
+
+    ``moment``: the record's own time, seconds since boot; None where it bore none. ``killed``: it was
+    told by its verdict, and the summary is missing; else the verdict is.
+    """
+
+    pid: int
+    moment: float | None
+    killed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Seen:
-    """A victim that was told, and which lines about it have come since."""
+    """A victim that was told, and which lines about it have come since.
+
+    ``own``: whether ``moment`` is the record's own time.
+    """
 
     moment: float
     announced: bool
     killed: bool
+    own: bool = False
 
 
 class KernelFold:
@@ -110,15 +128,36 @@ class KernelFold:
     A kill is given with the first line that names its victim for certain: the summary, or the
     verdict where no whole summary stood before it. Later lines about the same victim add nothing.
     An announcement alone is no kill: its process may have ended by itself before.
+
+    ``told``: victims that another fold told from the lines before, as ``told`` gave them then.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, told: Iterable[Told] = (), at: float = 0.0) -> None:
+        """``at``: now, in seconds of the clock of the lines' arrival."""
         self._open: list[_Open] = []
-        self._seen: dict[int, _Seen] = {}
+        self._seen: dict[int, _Seen] = {
+            one.pid: _Seen(
+                at if one.moment is None else one.moment,
+                announced=not one.killed,
+                killed=one.killed,
+                own=one.moment is not None,
+            )
+            for one in told
+        }
         self._triggers: _Pool[str] = _Pool()
         self._limits: _Pool[tuple[str | None, str | None]] = _Pool()
         self._last: _Open | None = None
         self._group: tuple[str, float] | None = None
+
+    @property
+    def told(self) -> tuple[Told, ...]:
+        """The last victims that another fold, which goes on from here, is not to tell again."""
+        waiting = [
+            Told(pid, seen.moment if seen.own else None, seen.killed)
+            for pid, seen in self._seen.items()
+            if not (seen.announced and seen.killed)
+        ]
+        return tuple(waiting[-_TOLD_MOST:])
 
     def undecided(self, now: Instant) -> bool:
         """Whether a line that came just now may still become a kill, or be joined by others."""
@@ -201,7 +240,7 @@ class KernelFold:
         whole = next((one for one in reversed(self._open) if one.rest and one.pid is None), None)
         if whole is None or whole.given or len(whole.rest) + len(piece.text) > _JOINED:
             return ()
-        said = read_summary(whole.rest + piece.text)
+        said = read_summary(whole.rest + piece.text, last=piece.text)
         if said is None:
             return ()
         self._open.remove(whole)
@@ -211,8 +250,8 @@ class KernelFold:
                 kind=said.kind,
                 pid=said.pid,
                 comm=said.comm,
-                limit=said.limit or whole.limit,
-                victim=said.victim or whole.victim,
+                limit=said.limit,
+                victim=said.victim,
                 rest=said.text,
             )
         )
@@ -313,7 +352,8 @@ class KernelFold:
         self, one: _Open, *, announced: bool = False, killed: bool = False
     ) -> Iterable[KernelKill]:
         if one.pid is not None:
-            self._remember(one.pid, _Seen(one.moment, announced=announced, killed=killed))
+            own = one.moment != one.at.monotonic
+            self._remember(one.pid, _Seen(one.moment, announced, killed, own))
         self._last = one
         return (_kill(one),)
 

@@ -24,7 +24,8 @@ _PREFIX = re.compile(
 _STAMP = re.compile(r"\[ *(\d{1,12}\.\d{6})\]")
 _INVOKED = re.compile(r"(?P<comm>(?:\\x[0-9a-f]{2}|.){1,15}?) invoked oom-killer: ")
 _SUMMARY = re.compile(r"oom-kill:constraint=(?P<constraint>\w+)")
-_TASK = re.compile(r"(?P<comm>.*),pid=(?P<pid>\d{1,10}),uid=")
+_TASK = re.compile(r"(?P<comm>.*),pid=(?P<pid>\d{1,10}),uid=-?\d{0,10}\s*$")
+_OOM_MEMCG, _GLOBAL, _TASK_MEMCG, _TASK_KEY = ",oom_memcg=", ",global_oom", ",task_memcg=", ",task="
 _CONTINUED = re.compile(r",(?:cpuset|mems_allowed|oom_memcg|global_oom|task_memcg|task)\b")
 _VERDICT = re.compile(
     r"(?:(?P<why>Memory cgroup out of memory|Out of memory)[^:]{0,64}: )?"
@@ -37,12 +38,18 @@ _SPARED = re.compile(
     r"\(.*\) is already exiting\."
 )
 _NO_VICTIM = re.compile(r"(?:Memory cgroup out|Out) of memory and no killable processes")
-_LIMITS = re.compile(r"Task in (?P<victim>/.*) killed as a result of limit of (?P<limit>/.*)$")
-_GROUP = re.compile(r"Tasks in (?P<group>/.*) are going to be killed due to memory\.oom\.group set")
+_OF_LIMIT = " killed as a result of limit of "
+_LIMITS = re.compile(rf"Task in (?P<victim>/.*){_OF_LIMIT}(?P<limit>/.*)$")
+_OF_GROUP = " are going to be killed due to memory.oom.group set"
+_GROUP = re.compile(rf"Tasks in (?P<group>/.*){re.escape(_OF_GROUP)}")
 _ESCAPED = re.compile(r"(?:\\x[0-9a-f]{2})+")
+_ESCAPED_BYTE = re.compile(r"\\x[0-9a-f]{2}")
 _KINDS = {"Memory cgroup out of memory": Kind.CGROUP, "Out of memory": Kind.SYSTEM}
 LINE_CHARACTERS = 4096
 """Characters of a line that are read: the kernel prints at most about a thousand at once."""
+_FULL_BYTES = 930
+"""Bytes from which a record may have had no room for its end: 976 and more (``LOG_LINE_MAX``,
+``PRINTKRB_RECORD_MAX``), without the longest end, ``,task=...,pid=...,uid=...``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +61,7 @@ class Invoked:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The victim's cgroup and the one whose limit was met (before 5.0)."""
+    """The victim's cgroup and the one whose limit was met (before 5.0); None where names mislead."""
 
     limit: str | None
     victim: str | None
@@ -62,7 +69,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """All about a kill in one record; parts are None where it was cut. ``text`` may be continued."""
+    """All about a kill in one record. ``text`` may be continued.
+
+    A cgroup's name may hold commas and ``=``, and so what looks like other parts of the record. Where
+    that leaves a choice, and where the record was cut, the cgroups are None.
+    """
 
     kind: Kind
     pid: int | None
@@ -133,19 +144,20 @@ def is_about_kills(line: str) -> bool:
     return read_record(line) is not None
 
 
-def read_summary(text: str) -> Summary | None:
+def read_summary(text: str, *, last: str | None = None) -> Summary | None:
     """A summary from its whole text, or from as much of it as there is.
 
-    Kernels 5.0 to 5.2 print ``CONSTRAINT_NONE`` for a cgroup's limit too: ``oom_memcg`` tells.
+    ``last``: the last of the records of which the text was put together. Kernels 5.0 to 5.2 print
+    ``CONSTRAINT_NONE`` for a cgroup's limit too: ``oom_memcg`` tells.
     """
     found = _SUMMARY.match(text)
     if found is None:
         return None
-    limit, end = _between(text, found.end(), ",oom_memcg=", ",task_memcg=")
-    victim, end = _between(text, end, ",task_memcg=", ",task=")
-    at_task = text.find(",task=", end)
-    task = _TASK.match(text, at_task + len(",task=")) if at_task >= 0 else None
-    of_cgroup = found["constraint"] == "CONSTRAINT_MEMCG" or limit is not None
+    at, task = text.rfind(_TASK_KEY), None
+    if at >= 0 and _has_end(text if last is None else last):
+        task = _TASK.match(text, at + len(_TASK_KEY))
+    limit, victim = _cgroups(text) if task else (None, None)
+    of_cgroup = found["constraint"] == "CONSTRAINT_MEMCG" or _names_limit(text)
     return Summary(
         kind=Kind.CGROUP if of_cgroup else Kind.SYSTEM,
         pid=int(task["pid"]) if task else None,
@@ -168,9 +180,11 @@ def _read_header(text: str) -> Record | None:
     if found := _INVOKED.match(text):
         return Invoked(_plain(found["comm"]))
     if found := _LIMITS.match(text):
+        if text.count(_OF_LIMIT) > 1 or not _has_end(text):
+            return Limits(None, None)
         return Limits(limit=_plain(found["limit"]), victim=_plain(found["victim"]))
     if found := _GROUP.match(text):
-        return Group(_plain(found["group"]))
+        return Group(_plain(found["group"]) if text.count(_OF_GROUP) == 1 else None)
     return Spared(None, None) if _NO_VICTIM.match(text) else None
 
 
@@ -186,14 +200,36 @@ def _read_verdict(text: str) -> Record | None:
     return form(pid=int(found["pid"]), comm=_plain(found["comm"]), kind=kind)
 
 
-def _between(text: str, start: int, key: str, following: str) -> tuple[str | None, int]:
-    """The value of ``key`` after ``start``, and where it ends.
+def _cgroups(text: str) -> tuple[str | None, str | None]:
+    """The cgroup whose limit was met and the victim's, from a summary that has its end.
 
-    It counts only if the key ``following`` stands behind it: records longer than 1 kB are cut.
+    Each part stands in it once and in order, or a name holds what looks like a part: then neither is
+    told.
     """
-    at = text.find(key, start)
-    end = text.find(following, at + len(key)) if at >= 0 else -1
-    return (None, start) if end < 0 else (text[at + len(key) : end], end)
+    keys = (_OOM_MEMCG, _GLOBAL, _TASK_MEMCG, _TASK_KEY)
+    at = {key: text.find(key) for key in keys if key in text}
+    if any(text.count(key) > 1 for key in at) or (_OOM_MEMCG in at) == (_GLOBAL in at):
+        return None, None
+    if len(at) != len(keys) - 1 or list(at.values()) != sorted(at.values()):
+        return None, None
+    victim = text[at[_TASK_MEMCG] + len(_TASK_MEMCG) : at[_TASK_KEY]]
+    if _GLOBAL in at:
+        return None, victim
+    return text[at[_OOM_MEMCG] + len(_OOM_MEMCG) : at[_TASK_MEMCG]], victim
+
+
+def _names_limit(text: str) -> bool:
+    """Whether a limit's cgroup stands where else ``global_oom`` would."""
+    whole, limited = text.find(_GLOBAL), text.find(_OOM_MEMCG)
+    return limited >= 0 and not 0 <= whole < limited
+
+
+def _has_end(record: str) -> bool:
+    """Whether a record is so short that nothing of it was cut off.
+
+    What stands at the end of a longer one may be a part of a name.
+    """
+    return len(_ESCAPED_BYTE.sub("x", record).encode("utf-8", "replace")) < _FULL_BYTES
 
 
 def _message(line: str) -> tuple[str, float | None]:

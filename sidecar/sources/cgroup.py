@@ -19,7 +19,13 @@ from sidecar.sources.base import Tap, sample_of
 from sidecar.sources.cgroup_places.attempt import Attempt
 from sidecar.sources.cgroup_places.directory import Directory, Look, optional_text
 from sidecar.sources.cgroup_places.find import Finder, Wanted
-from sidecar.sources.cgroup_places.mounts import CGROUP, PROC
+from sidecar.sources.cgroup_places.mounts import (
+    CGROUP,
+    PROC,
+    counts_below,
+    is_anchored,
+    mount_lines,
+)
 from sidecar.sources.cgroup_places.shared import Shared
 from sidecar.sources.cgroup_places.watch import PAUSES_S, KillCount, announce
 from sidecar.sources.cgroup_places.witness import Observer
@@ -38,6 +44,7 @@ class _Visit:
     witness: Witness | None
     boot: str | None
     host_available: int | None
+    anchored: bool = False
 
     def is_of(self, other: "_Visit") -> bool:
         """Whether both are of the same directory, while it was there."""
@@ -56,6 +63,8 @@ class _Reader:
     proc: Path
     observer: Observer = field(default_factory=Observer)
     boot: str | None = None
+    counts_below: bool | None = None
+    anchored: tuple[Directory, bool] | None = None
 
     def visit(self, pid: int | None) -> _Visit | Fault:
         """The directory that is meant now, and what is in it."""
@@ -69,7 +78,20 @@ class _Reader:
             text = optional_text(self.proc / "sys/kernel/random/boot_id") or ""
             self.boot = text.strip()[:_BOOT_CHARACTERS] or None
         meminfo = optional_text(self.proc / "meminfo") or ""
-        return _Visit(found, look, witness, self.boot, parse_available(meminfo))
+        if self.counts_below is None:
+            self.counts_below = counts_below(mount_lines(self.proc))
+        if witness is not None and not self.counts_below:
+            witness = replace(witness, kills=None)
+        available = parse_available(meminfo)
+        return _Visit(found, look, witness, self.boot, available, self.is_anchored(found, look))
+
+    def is_anchored(self, found: Directory, look: Look) -> bool:
+        """Whether the name is whole; looked at once for each directory, while it is there."""
+        if self.anchored is None or self.anchored[0] != found:
+            if look.files is None:
+                return False
+            self.anchored = (found, is_anchored(found.path, found.name))
+        return self.anchored[1]
 
 
 class CgroupSource:
@@ -204,6 +226,7 @@ def _reading(visit: _Visit) -> CgroupReading:
         boot=visit.boot,
         way=where.way,
         inner=look.inner or where.way is Way.POD,
+        anchored=visit.anchored,
         userspace_kills=look.userspace_kills,
         host_available=visit.host_available,
         witness=visit.witness,

@@ -21,6 +21,7 @@ from sidecar.sources.kernel_places import (
     open_log,
     position_of,
     read_boot,
+    told_of,
 )
 from sidecar.sources.wakeup import Wakeup
 
@@ -42,7 +43,8 @@ class KernelLogSource:
 
     A kill is given together with a position that lies behind all of its lines, and a position with
     all kills before it: who goes on at a position that was kept together with its kills neither
-    loses one nor tells one twice. A position of another boot, or of another kind, is not followed.
+    loses one nor tells one twice. Of kills whose verdict is not read yet, the position names the pids.
+    A position of another boot, or of another kind, is not followed.
     """
 
     name: Final = Source.KERNEL_LOG
@@ -61,11 +63,13 @@ class KernelLogSource:
         self._boot = read_boot()
         self._log: Kmsg | PlainFile | None = None
         self._wakeup = Wakeup()
-        self._fold = KernelFold()
         self._inbox: deque[KernelKill] = deque()
         self._lost = 0
         self._read_to: Mark = mark_of(resume, self._boot)
+        told = told_of(resume) if self._read_to else ()
+        self._fold = KernelFold(told, clock.now().monotonic)
         self._told_to: Mark = self._read_to
+        self._told = told
         self._ready = 0
         self._held_since: Instant | None = None
 
@@ -93,7 +97,7 @@ class KernelLogSource:
         reading = KernelReading(
             kills=tuple(self._inbox.popleft() for _ in range(self._ready)),
             lost=self._lost,
-            position=position_of(self._told_to, self._boot),
+            position=position_of(self._told_to, self._boot, self._told),
         )
         self._ready = self._lost = 0
         return sample_of(self.name, begun, self._clock.now(), reading)
@@ -156,6 +160,7 @@ class KernelLogSource:
             self._keep(self._fold.feed(line, now))
             self._read_to = mark
             self._settle(now)
+        self._read_to = log.mark
         return Fault.ABSENT if log.gone else None
 
     def _settle(self, now: Instant) -> None:
@@ -166,7 +171,7 @@ class KernelLogSource:
                 return
         self._held_since = None
         self._ready = len(self._inbox)
-        self._told_to = self._read_to
+        self._told_to, self._told = self._read_to, self._fold.told
 
     def _keep(self, kills: tuple[KernelKill, ...]) -> None:
         for kill in kills:

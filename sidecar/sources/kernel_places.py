@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from sidecar.model.vocabulary import Fault
+from sidecar.parse.kernel_line import Told
 from sidecar.sources.wakeup import emptied, inotify
 
 KMSG: Final = Path("/dev/kmsg")
@@ -27,6 +28,8 @@ _ROTATED: Final = ".1"
 """What ``logrotate`` appends to the name of the file before (without ``dateext``)."""
 _KMSG_NUMBERS: Final = (1, 11)
 """Major and minor of ``/dev/kmsg`` (kernel documentation ``admin-guide/devices.txt``)."""
+_TOLD_MOST: Final = 64
+_MOMENT_MOST: Final = 1e12
 _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _BOOT: Final = re.compile(r"[0-9a-f-]{36}", re.ASCII)
 
@@ -44,15 +47,37 @@ def read_boot(path: Path = BOOT_ID) -> str | None:
     return text if _BOOT.fullmatch(text) else None
 
 
-def position_of(mark: Mark, boot: str | None) -> dict[str, object]:
-    """A place as values that JSON knows; empty where it could not be found again."""
+def position_of(mark: Mark, boot: str | None, told: tuple[Told, ...] = ()) -> dict[str, object]:
+    """A place, and what was told from before it while a line of it may stand behind.
+
+    As values that JSON knows; empty where the place could not be found again.
+    """
+    rest = {"told": [[one.pid, one.moment, one.killed] for one in told]} if told else {}
     match mark:
         case (sequence,) if boot is not None:
-            return {"boot": boot, "sequence": sequence}
+            return {"boot": boot, "sequence": sequence, **rest}
         case (device, inode, offset):
-            return {"device": device, "inode": inode, "offset": offset}
+            return {"device": device, "inode": inode, "offset": offset, **rest}
         case _:
             return {}
+
+
+def told_of(position: Mapping[str, object]) -> tuple[Told, ...]:
+    """What a position says was told; nothing of what does not read so."""
+    rows = position.get("told")
+    read = (_told(row) for row in (rows[:_TOLD_MOST] if isinstance(rows, list) else ()))
+    return tuple(one for one in read if one is not None)
+
+
+def _told(row: object) -> Told | None:
+    match row:
+        case [int(pid), (int() | float() | None) as moment, bool(killed)]:
+            is_pid = 0 < pid < 1 << 32 and not isinstance(pid, bool)
+            if is_pid and (moment is None or 0 <= moment < _MOMENT_MOST):
+                return Told(pid, None if moment is None else float(moment), killed)
+        case _:
+            pass
+    return None
 
 
 def mark_of(position: Mapping[str, object], boot: str | None) -> Mark:
@@ -78,6 +103,8 @@ class Kmsg:
         self._descriptor = descriptor
         self._read = read
         self._overtaken = False
+        self._newest: int | None = None
+        self._ended = False
         self.mark = mark
         self.lost = 0
         self.moved = False
@@ -96,6 +123,7 @@ class Kmsg:
         for _ in range(most):
             record = self._record()
             if not record:
+                self._end()
                 break
             if self._is_new(record):
                 text = record.partition(b"\n")[0].decode("utf-8", "replace")
@@ -117,6 +145,14 @@ class Kmsg:
         """Let the descriptor go."""
         os.close(self._descriptor)
 
+    def _end(self) -> None:
+        """Where the ring ends for the first time, no mark can lie beyond: one that does is none."""
+        if self._ended:
+            return
+        self._ended = True
+        if self.mark and (self._newest is None or self._newest < self.mark[0]):
+            self.mark = () if self._newest is None else (self._newest,)
+
     def _record(self) -> bytes:
         """The next record, b"" if there is none yet."""
         skipped = 0
@@ -136,6 +172,7 @@ class Kmsg:
         """Whether a record lies behind the mark, which moves with it; a gap is what we lost."""
         fields = record[:64].split(b",", 2)
         sequence = int(fields[1]) if len(fields) > 1 and fields[1].isdigit() else None
+        self._newest = sequence
         overtaken, self._overtaken = self._overtaken, False
         if sequence is None or not self.mark:
             self.lost += overtaken

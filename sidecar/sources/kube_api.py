@@ -15,7 +15,7 @@ from sidecar.model.vocabulary import Fault
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where the kubelet puts ``token``, ``ca.crt`` and ``namespace``."""
 ANSWER_LIMIT_S: Final = 10.0
-"""Seconds for the connection and the head of an answer. Its body may be silent for hours."""
+"""Seconds for the connection and the head of an answer."""
 _MOST_TOKEN: Final = 64 * 1024
 _KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
 """Seconds of silence, seconds between probes, probes: a peer that is gone shows after 30 s."""
@@ -56,9 +56,17 @@ class KubeApi:
         return self._read("namespace")
 
     def get(
-        self, path: str, query: Mapping[str, str], *, endless: bool = False
+        self,
+        path: str,
+        query: Mapping[str, str],
+        *,
+        endless: bool = False,
+        silent_s: float | None = None,
     ) -> "http.client.HTTPResponse | Refusal | Fault":
-        """Ask for ``path``. The body of an ``endless`` answer may be silent as long as it likes.
+        """Ask for ``path``.
+
+        The body may be silent for ``silent_s`` seconds at a time, by default for as many as the head;
+        that of an ``endless`` answer as long as it likes.
 
         Raises:
             OSError, http.client.HTTPException: see ``fault_of``.
@@ -82,8 +90,8 @@ class KubeApi:
             answer.close()
             connection.close()
             return Refusal(answer.status)
-        if endless and self._socket is not None:
-            self._socket.settimeout(None)
+        if self._socket is not None and (endless or silent_s is not None):
+            self._socket.settimeout(None if endless else silent_s)
         return answer
 
     def interrupt(self) -> None:

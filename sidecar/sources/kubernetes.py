@@ -35,8 +35,10 @@ MOST_ENDED: Final = 256
 _MOST_SEEN: Final = 1024
 _MOST_WAITING: Final = 64
 _CHUNK_BYTES: Final = 64 * 1024
-_WATCH_S: Final = "290"
+_WATCH_S: Final = 290
 """Seconds after which the API ends a watch that brought nothing: below what proxies allow."""
+_WATCH_MOST_S: Final = _WATCH_S + 15.0
+"""Seconds after which a watch is left that was not ended: its peer is connected, and not there."""
 _OPEN_LIMIT_S: Final = 1.5
 _GAP_S: Final = 0.5
 _FIRST_PAUSE_S: Final = 1.0
@@ -265,11 +267,11 @@ class _Follower:
             "watch": "1",
             "resourceVersion": self._version or "",
             "allowWatchBookmarks": "true",
-            "timeoutSeconds": _WATCH_S,
+            "timeoutSeconds": str(_WATCH_S),
         }
         # What was forgotten, or breaks off before it brought anything, is listed anew.
         self._version = None
-        answer = self._api.get(pods, query, endless=True)
+        answer = self._api.get(pods, query, silent_s=_WATCH_MOST_S)
         if answer == Refusal(_FORBIDDEN):
             self._polls = _POLLS
             return None
@@ -282,7 +284,8 @@ class _Follower:
 
     def _follow(self, answer: http.client.HTTPResponse, box: _Box) -> Fault | None:
         rest = b""
-        while True:
+        end = self._clock.now().monotonic + _WATCH_MOST_S
+        while self._clock.now().monotonic < end:
             try:
                 data = answer.read1(_CHUNK_BYTES)
             except (OSError, http.client.HTTPException):
@@ -299,6 +302,7 @@ class _Follower:
                     self._version = None
                     return None if isinstance(event, Expired) else Fault.HTTP_STATUS
                 self._take(event, box)
+        return None
 
     def _take(self, event: WatchEvent, box: _Box) -> None:
         if not isinstance(event, Expired | Broken):

@@ -105,7 +105,7 @@ async def test_it_is_ready_with_the_first_window_that_closes() -> None:
         ("http://[::1]:8000", 8000),
         ("http://0.0.0.0:8000", 8000),
         ("http://vllm.example:8000", None),
-        ("http://10.0.0.1:8000", None),
+        ("http://203.0.113.1:8000", None),
     ],
 )
 def test_only_the_port_of_a_target_on_this_host_tells_its_process(

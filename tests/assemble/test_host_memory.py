@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.assemble.host_memory import FORMER_S, HostMemory, evidence_of
+from sidecar.assemble.host_memory import FORMER_S, Belonging, HostMemory, evidence_of
 from sidecar.assemble.kill_ledger import Toll
 from sidecar.model.evidence import Evidence, Parties, Weight
 from sidecar.model.readings import CgroupReading, KernelKill, Process, ProcessReading
@@ -192,3 +192,47 @@ def test_a_kill_of_the_whole_host_was_nobodys_limit() -> None:
         [replace(kill(victim="/vllm", comm="ptxas"), kind=Kind.SYSTEM)]
     )
     assert evidence.parties == Parties(Party.OTHER, None, LimitOwner.HOST)
+
+
+@pytest.mark.parametrize(("anchored", "ours"), [(True, False), (False, True)])
+def test_the_same_unit_in_another_machine_is_another_where_the_whole_path_is_seen(
+    *, anchored: bool, ours: bool
+) -> None:
+    host = HostMemory()
+    host.see_place(replace(cgroup(0, path="/system.slice/vllm.service"), anchored=anchored), AT)
+    record = kill(victim="/machine.slice/guest/system.slice/vllm.service")
+    assert (told(host, record) is not None) == ours
+
+
+def test_a_kill_beside_a_server_that_lives_is_not_ours() -> None:
+    host = HostMemory()
+    host.see_place(cgroup(0, path="/docker/a"), AT)
+    assert host.whose(kill(victim="/docker/b", comm="VLLM::Worker")) is Belonging.BESIDE
+    host.see_kills([kill(victim="/docker/b", comm="VLLM::Worker")])
+    assert host.take_strays(AT) == ()
+
+
+def test_a_kill_beside_a_cgroup_that_just_went_may_be_of_one_that_nobody_saw() -> None:
+    host = HostMemory()
+    host.see_place(cgroup(0, path="/docker/a"), AT)
+    host.see_place(CgroupReading(version=2, path="/docker/a", gone=True), AT)
+    found, unsure = host.see_kills([kill(victim="/docker/b", comm="VLLM::Worker")])
+    assert found == ()
+    assert unsure
+    (stray,) = host.take_strays(AT)
+    assert (stray.weight, stray.confidence) == (Weight.ROOT, Confidence.SUSPECTED)
+
+
+@pytest.mark.parametrize("comm", ["python3", "VLLM::Worker"])
+def test_without_any_knowledge_of_the_server_a_record_leaves_a_doubt(comm: str) -> None:
+    found, unsure = HostMemory().see_kills([kill(victim="/docker/b", comm=comm)])
+    assert bool(found) != unsure, "either it may be ours by its name, or nobody can tell"
+
+
+def test_a_pid_that_was_not_seen_for_a_while_is_anybodys() -> None:
+    host = HostMemory()
+    host.see_processes(ProcessReading((Process(7, "python3"),)), AT)
+    late = Instant(AT.monotonic + FORMER_S + 1, AT.unix + FORMER_S + 1)
+    host.see_processes(ProcessReading((Process(8, "python3"),)), late)
+    assert told(host, kill(pid=7, comm="python3")) is None
+    assert told(host, kill(pid=8, comm="python3")) is Confidence.CONFIRMED

@@ -15,6 +15,7 @@ from sidecar import cli
 from sidecar.commands.check import (
     ABSENT_WORDS,
     ATTEMPT_WORDS,
+    ELSEWHERE,
     FAULT_WORDS,
     REMEDIES,
     RIGHTS,
@@ -118,6 +119,17 @@ def test_people_read_the_same_as_sentences(capsys: pytest.CaptureFixture[str]) -
     assert code == 1
     assert "source vllm_metrics: nobody listens there\n" in out
     assert f"cuda_oom: cannot be observed: {REMEDIES[Cause.CUDA_OOM]}\n" in out
+
+
+def test_of_a_server_elsewhere_a_host_oom_cannot_be_observed_and_it_says_why(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # Port 9 of an address that nobody bears (RFC 5737).
+    code, found = check(capsys, "--target", "http://203.0.113.7:9")
+    assert code == 1
+    assert found["observable"]["host_oom"] is False
+    assert found["remedies"]["host_oom"] == ELSEWHERE
+    assert not {"cgroup", "kernel_log", "process"} & set(found["sources"])
 
 
 def test_every_fault_and_every_cause_has_its_words() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from sidecar.catalog.signals import EVIDENCE
 from sidecar.model.checkpoint import (
+    AdviceMemory,
     CgroupMemory,
     Checkpoint,
     IncidentMemory,
@@ -66,6 +67,7 @@ FULL = Checkpoint(
     strays=(ROOT,),
     pod=PodMemory(uid="u", restarts={"vllm": 3}),
     unjudged=(WindowMemory(995.0, 1010.0, (ROOT,), kills_unseen=True),),
+    advice=AdviceMemory(cotenant=1003.0),
 )
 
 
@@ -101,6 +103,54 @@ def test_a_field_of_another_form_is_refused_or_harmless(key: str, wrong: object)
     except ValueError:
         return
     assert replace(read, saved_unix=0.0, preemption_total=None) != FULL
+
+
+def altered(path: str, moment: float) -> bytes:
+    """The full checkpoint with another moment at ``path``."""
+    value = json.loads(encode_checkpoint(FULL))
+    *above, last = (int(part) if part.isdigit() else part for part in path.split("."))
+    place = value
+    for part in above:
+        place = place[part]
+    assert isinstance(place[last], float)
+    place[last] = moment
+    return json.dumps(value).encode()
+
+
+MOMENTS = (
+    "last_evidence.cuda_oom",
+    "episodes.cuda_oom.critical",
+    "incident.opened",
+    "incident.last",
+    "incident.root.at",
+    "unjudged.0.start",
+    "unjudged.0.end",
+    "unjudged.0.evidence.0.at",
+    "advice.cotenant",
+)
+
+
+@pytest.mark.parametrize("path", MOMENTS)
+@pytest.mark.parametrize("moment", [FULL.saved_unix + 86_401, 1e18])
+def test_a_moment_long_after_the_saving_is_refused(path: str, moment: float) -> None:
+    with pytest.raises(ValueError, match="moment"):
+        decode_checkpoint(altered(path, moment))
+
+
+def test_the_end_of_a_window_may_be_still_to_come() -> None:
+    read = decode_checkpoint(altered("unjudged.0.end", FULL.saved_unix + 900))
+    assert read.unjudged[0].end == FULL.saved_unix + 900
+
+
+def test_a_window_that_ends_before_it_begins_is_refused() -> None:
+    with pytest.raises(ValueError, match="window"):
+        decode_checkpoint(altered("unjudged.0.end", FULL.unjudged[0].start - 1))
+
+
+@pytest.mark.parametrize("saved", [1e11 + 1, 1.7e12, 1e300])
+def test_a_saving_that_no_clock_showed_is_refused(saved: float) -> None:
+    with pytest.raises(ValueError, match="moment"):
+        decode_checkpoint(altered("saved", saved))
 
 
 def test_a_signal_that_is_known_no_more_is_left_out() -> None:

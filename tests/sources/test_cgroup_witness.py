@@ -151,6 +151,62 @@ def test_too_many_children_are_not_read(tree: CgroupTree) -> None:
     assert seen(Observer(), at(tree, "pod/1")).children is None
 
 
+@pytest.mark.parametrize("most", [CHILDREN_MOST, CHILDREN_MOST + 1])
+def test_of_too_many_children_none_is_opened(tree: CgroupTree, most: int) -> None:
+    for number in range(most):
+        tree.v2(f"pod/{number}")
+    observer = Observer()
+    witness = seen(observer, at(tree, "pod/1"))
+    assert (witness.kills, witness.settled) == (4, True)
+    assert observer.reads == (most if most <= CHILDREN_MOST else 0)
+
+
+def test_where_directories_come_and_go_only_the_new_ones_are_read(tree: CgroupTree) -> None:
+    for number in range(100):
+        tree.v2(f"pod/{number}", kill=number)
+    observer = Observer()
+    directory = at(tree, "pod/1")
+    seen(observer, directory)
+    for number in range(20):
+        tree.v2(f"pod/new{number}", kill=0)
+        shutil.rmtree(tree.cgroup / f"pod/{50 + number}")
+        tree.v2(f"pod/more{number}", kill=0)
+        assert seen(observer, directory) == seen(Observer(), directory)
+    assert observer.reads == 100 + 40
+
+
+def test_once_a_kill_was_counted_above_all_children_are_read_again(tree: CgroupTree) -> None:
+    for number in range(10):
+        tree.v2(f"pod/{number}")
+    observer = Observer()
+    directory = at(tree, "pod/1")
+    seen(observer, directory)
+    another = tree.v2("pod/another", kill=1)
+    count(tree.cgroup / "pod/7", 1)
+    count(tree.cgroup / "pod", 6)
+    children = seen(observer, directory).children or {}
+    assert (children[key(another)], children[key(tree.cgroup / "pod/7")]) == (1, 1)
+    assert observer.reads == 21
+
+
+def test_directories_that_come_while_they_are_listed_are_listed_again(tree: CgroupTree) -> None:
+    tree.v2(NAME)
+    coming = iter("ab")
+
+    def look(directory: Directory) -> Look | Fault:
+        got = look_at(directory)
+        name = next(coming, None)
+        if name is not None:
+            tree.v2(f"pod/{name}")
+        return got
+
+    observer = Observer(look=look)
+    directory = at(tree)
+    looks = [seen(observer, directory) for _ in range(3)]
+    assert all(witness.settled for witness in looks)
+    assert looks[-1] == seen(Observer(), directory)
+
+
 def test_a_limit_above_comes_with_what_stands_against_it(tree: CgroupTree) -> None:
     tree.v2(NAME)
     assert seen(Observer(), at(tree)).current is None
@@ -257,3 +313,29 @@ async def test_beside_the_counters_stand_the_boot_and_the_hosts_memory(tree: Cgr
     assert (found.boot, found.host_available) == ("9ba0124a-7311-4bd8-a51a-c26bf0eae958", 4096)
     assert (found.reclaimable, found.shmem, found.unevictable) == (500, 20, 7)
     assert found.userspace_kills is None
+
+
+def test_before_the_local_count_was_apart_the_count_above_said_nothing_of_those_below(
+    tree: CgroupTree,
+) -> None:
+    own = tree.v2(NAME, kill=1)
+    (own.parent / "memory.events.local").unlink()
+    assert seen(Observer(), at(tree)).kills is None
+
+
+@pytest.mark.parametrize(
+    ("options", "kills"), [("rw,nsdelegate", 4), ("rw,memory_localevents", None)]
+)
+async def test_a_mount_may_keep_the_count_above_from_counting_those_below(
+    tree: CgroupTree, options: str, kills: int | None
+) -> None:
+    own = tree.v2(NAME, kill=1)
+    tree.mounts(f"29 23 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 {options}\n")
+    source = CgroupSource(
+        Clock(), limit_s=2.0, path=own, proc_root=tree.proc, cgroup_root=tree.cgroup
+    )
+    reading = (await source.sample()).reading
+    await source.close()
+    assert isinstance(reading, CgroupReading)
+    assert reading.witness is not None
+    assert reading.witness.kills == kills

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import json
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -13,8 +14,10 @@ from hypothesis import strategies as st
 
 from sidecar.clock import Clock
 from sidecar.model.readings import KernelReading
+from sidecar.model.samples import Instant
 from sidecar.sources.kernel_log import KernelLogSource
 from sidecar.sources.kernel_places import Kmsg, Mark, mark_of, position_of, read_boot
+from tests.fakes.scaled_clock import ScaledClock
 
 BOOT = "9ba0124a-7311-4bd8-a51a-c26bf0eae958"
 NOISE = "usb 1-1: new device"
@@ -45,6 +48,11 @@ async def run(path: Path, position: Mapping[str, object]) -> KernelReading:
 
 def pids(reading: KernelReading) -> list[int | None]:
     return [kill.pid for kill in reading.kills]
+
+
+def place(reading: KernelReading) -> dict[str, object]:
+    """The position without the victims whose verdicts it waits for."""
+    return {name: value for name, value in reading.position.items() if name != "told"}
 
 
 @pytest.fixture
@@ -194,6 +202,105 @@ async def live(path: Path, deeds: list[str]) -> list[int]:
     return [pid for pid in written if told.count(pid) != 1]
 
 
+# Our restart amid a report
+
+
+def verdict(pid: int) -> str:
+    return f"Memory cgroup out of memory: Killed process {pid} (VLLM::EngineCor) total-vm:1kB"
+
+
+@pytest.mark.parametrize("stamp", ["", "[ 100.000000] ", "Nov 30 09:00:00 gpu-7 kernel: "])
+@pytest.mark.parametrize("lines", [(summary(2), verdict(2)), (verdict(2), summary(2))])
+async def test_a_restart_between_the_lines_of_a_report_tells_it_once(
+    log: Path, lines: tuple[str, str], stamp: str
+) -> None:
+    left = await run(log, {})
+    append(log, f"{stamp}{lines[0]}\n")
+    first = await run(log, left.position)
+    append(log, f"{stamp}{lines[1]}\n{stamp}{summary(3)}\n")
+    second = await run(log, json.loads(json.dumps(dict(first.position))))
+    assert (pids(first), pids(second)) == ([2], [3])
+    append(log, f"{stamp}{verdict(3)}\n")
+    assert pids(await run(log, second.position)) == []
+
+
+async def test_a_verdict_read_long_after_its_summary_was_told_is_the_same_kill(log: Path) -> None:
+    """Where lines bear no time of their own, they are as old as their reading."""
+    clock = ScaledClock(1)
+    clock.now = lambda: Instant(1_000.0, 1_000.0)  # type: ignore[method-assign]
+    source = KernelLogSource(clock, path=log)
+    await source.open()
+    append(log, f"{summary(2)}\n")
+    first = await look(source)
+    await source.close()
+    assert pids(first) == [2]
+    append(log, f"{verdict(2)}\n")
+    assert pids(await run(log, first.position)) == []
+
+
+async def test_a_kill_of_the_same_pid_much_later_is_another_after_a_restart_too(log: Path) -> None:
+    left = await run(log, {})
+    append(log, f"[ 100.000000] {summary(2)}\n")
+    first = await run(log, left.position)
+    append(log, f"[ 9000.000000] {verdict(2)}\n")
+    assert pids(await run(log, first.position)) == [2]
+
+
+async def test_only_the_last_victims_stand_in_a_position(log: Path) -> None:
+    left = await run(log, {})
+    append(log, "".join(f"{summary(pid)}\n" for pid in range(2, 300)))
+    found = await run(log, left.position)
+    told = found.position["told"]
+    assert isinstance(told, list)
+    assert [pid for pid, _, _ in told] == list(range(284, 300))
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        None, 7, "2", {}, [2], [[2]], [[2, None]], [["2", None, False]], [[True, None, False]],
+        [[-2, None, False]], [[2, "x", False]], [[2, -1, False]], [[2, 1e400, False]],
+        [[2, None, None]], [[2, None, False, 1]], [[1 << 70, None, False]], [[0, 1 << 70, False]],
+    ],
+)  # fmt: skip
+async def test_told_victims_that_do_not_read_as_such_are_none(log: Path, told: object) -> None:
+    left = await run(log, {})
+    append(log, f"{verdict(2)}\n")
+    assert pids(await run(log, {**left.position, "told": told})) == [2]
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_a_report_cut_anywhere_and_a_restart_anywhere_tell_it_once(data: st.DataObject) -> None:
+    text = f"[  100.000000] {summary(77)}\n[  100.000090] {verdict(77)}\n"
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(text) - 1), max_size=4)))
+    restarts = data.draw(st.lists(st.booleans(), min_size=5, max_size=5))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kern.log"
+        path.write_text(f"{NOISE}\n")
+        assert asyncio.run(written_in_pieces(path, text, [*cuts, len(text)], restarts)) == [77]
+
+
+async def written_in_pieces(
+    path: Path, text: str, cuts: list[int], restarts: list[bool]
+) -> list[int | None]:
+    """What is told of a text that is written up to each cut, with restarts after some of them."""
+    source = KernelLogSource(Clock(), path=path)
+    kept = await look(source)
+    told: list[int | None] = []
+    for begin, cut, is_restarted in zip([0, *cuts], cuts, restarts, strict=False):
+        append(path, text[begin:cut])
+        kept = await look(source)
+        told += pids(kept)
+        if is_restarted:
+            await source.close()
+            source = KernelLogSource(Clock(), path=path, resume=kept.position)
+            await source.open()
+    told += pids(await look(source))
+    await source.close()
+    return told
+
+
 # The kernel's ring
 
 
@@ -261,9 +368,32 @@ async def test_records_behind_the_position_are_told_in_the_same_boot(ring: Ring)
     ring.log(NOISE)
     ring.log(summary(2))
     found = await run(KMSG, left.position)
-    assert (pids(found), found.position) == ([2], {"boot": BOOT, "sequence": 2})
+    assert (pids(found), place(found)) == ([2], {"boot": BOOT, "sequence": 2})
     again = await run(KMSG, found.position)
     assert (pids(again), again.position, again.lost) == ([], found.position, 0)
+
+
+@pytest.mark.parametrize("sequence", [2, 10**18, (1 << 64) - 1])
+async def test_a_place_beyond_the_end_of_the_ring_is_its_end(ring: Ring, sequence: int) -> None:
+    ring.log(summary(1))
+    ring.log(NOISE)
+    source = KernelLogSource(Clock(), path=KMSG, resume={"boot": BOOT, "sequence": sequence})
+    await source.open()
+    end = await look(source)
+    assert (pids(end), end.lost, place(end)) == ([], 0, {"boot": BOOT, "sequence": 1})
+    ring.log(summary(2))
+    found = await look(source)
+    await source.close()
+    assert (pids(found), found.lost, place(found)) == ([2], 0, {"boot": BOOT, "sequence": 2})
+
+
+async def test_a_place_in_a_ring_that_holds_nothing_is_none(ring: Ring) -> None:
+    source = KernelLogSource(Clock(), path=KMSG, resume={"boot": BOOT, "sequence": 10**18})
+    await source.open()
+    assert (await look(source)).position == {}
+    ring.log(summary(2))
+    assert pids(await look(source)) == [2]
+    await source.close()
 
 
 async def test_another_boot_begins_at_the_end(ring: Ring) -> None:
@@ -290,7 +420,7 @@ async def test_an_empty_ring_has_no_place_and_is_read_from_its_first_record(ring
     assert (await look(source)).position == {}
     ring.log(summary(1))
     first = await look(source)
-    assert (pids(first), first.position) == ([1], {"boot": BOOT, "sequence": 0})
+    assert (pids(first), place(first)) == ([1], {"boot": BOOT, "sequence": 0})
     await source.close()
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from sidecar.model.readings import PodReading
 from sidecar.model.vocabulary import Fault, Source, TerminationReason
+from sidecar.sources import kubernetes
 from sidecar.sources.base import Waking
 from sidecar.sources.kube_api import Access
 from sidecar.sources.kubernetes import MOST_BODY, KubernetesSource, OurPod
@@ -198,6 +199,31 @@ async def test_a_watch_that_brings_nothing_is_followed_by_a_list(
     await until(lambda: api.pods.watching == 0)
     await watched.follows(api)
     assert api.pods.verbs() == ["list", "watch", "list", "watch"]
+
+
+@pytest.mark.parametrize("noise", [b"", b"\n"])
+async def test_a_watch_that_never_ends_and_tells_nothing_is_left(
+    noise: bytes, api: KubeApi, watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As through a proxy that keeps our connection and has lost the one to the API."""
+    scale = 50
+    monkeypatch.setattr(kubernetes, "_WATCH_MOST_S", 0.5 if not noise else 0.5 * scale)
+    await watched.source.open()
+    await watched.follows(api)
+    assert api.pods.pod is not None
+    # Nobody tells the watch.
+    api.pods.pod.server.end(7)
+    api.pods.pod.version += 1
+
+    async def told() -> bool:
+        if noise:
+            api.pods.say(noise)
+        await watched.look()
+        return watched.codes == [7]
+
+    await until(told)
+    assert api.pods.verbs()[:3] == ["list", "watch", "list"]
+    assert watched.faults == []
 
 
 @pytest.mark.parametrize("how", ["event", "status"])

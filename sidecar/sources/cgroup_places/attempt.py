@@ -33,6 +33,7 @@ FAULTS: Final[Mapping[Attempt, Fault]] = {
     Attempt.DENIED: Fault.DENIED,
     Attempt.OUTSIDE: Fault.DENIED,
     Attempt.NO_CONTROLLER: Fault.UNSUPPORTED,
+    Attempt.UNCOUNTED: Fault.UNSUPPORTED,
 }
 """All others say that it is not there."""
 

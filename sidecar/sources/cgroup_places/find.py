@@ -23,6 +23,7 @@ from sidecar.sources.cgroup_places.mounts import (
 )
 from sidecar.sources.cgroup_places.search import Search
 from sidecar.sources.cgroup_places.shared import Shared
+from sidecar.sources.cgroup_places.uncounted import Uncounted
 
 _CRUN_CHILD: Final = "container"
 
@@ -54,6 +55,8 @@ class Finder:
     _found: Directory | None = None
     _key: tuple[int | None, str] | None = None
     _by_id: Search = field(default_factory=Search)
+    _uncounted: Uncounted = field(default_factory=Uncounted)
+    _refused: Directory | None = None
 
     def locate(self, pid: int | None) -> Directory | Fault:
         """The directory of the server, whose process is ``pid`` where one is seen."""
@@ -124,6 +127,22 @@ class Finder:
     # The ways.
 
     def _explicit(self, given: str) -> Directory | Attempt:
+        """What the user named, unless it would count nobody's kills."""
+        got = self._refused_before() or self._named(given)
+        if isinstance(got, Attempt):
+            return got
+        if self._uncounted.is_so(got):
+            self._found, self._refused = None, got
+            return self._tell(got.way, Attempt.UNCOUNTED)
+        self._refused = None
+        return self._tell(got.way, got)
+
+    def _refused_before(self) -> Directory | None:
+        """A directory that was found and is refused, which is not looked for again while it stands."""
+        one = self._refused
+        return one if one is not None and memory_version(one.path) == one.version else None
+
+    def _named(self, given: str) -> Directory | Attempt:
         identity = given_id(given)
         if identity is not None:
             if self._found is not None:
@@ -131,13 +150,23 @@ class Finder:
             return self._tell(Way.CONTAINER_ID, self._search(identity, self._mounts()))
         if self._stands() and self._found is not None:
             return self._found
-        name = given.lstrip("/")
-        for path in (Path(given), self.cgroup / name, self.cgroup / "memory" / name):
+        return self._tell(Way.PATH, self._by_path(given))
+
+    def _by_path(self, given: str) -> Directory | Attempt:
+        """A directory, or a cgroup's name below the usual places; links and ``..`` are followed.
+
+        A name that is none (``""``, ``.``) would mean the top, which nobody means.
+        """
+        name, tops = given.lstrip("/"), (self.cgroup, self.cgroup / "memory")
+        is_rooted = given.startswith("/")
+        for written in (*([Path(given)] if is_rooted else []), *(top / name for top in tops)):
+            path = _resolved(written)
+            if path is None or (not is_rooted and path in {_resolved(top) for top in tops}):
+                continue
             version = memory_version(path)
             if version is not None:
-                found = Directory(version, path, self._name(path) or given, Way.PATH)
-                return self._tell(Way.PATH, found)
-        return self._tell(Way.PATH, Attempt.ABSENT)
+                return Directory(version, path, self._name(path) or str(path), Way.PATH)
+        return Attempt.ABSENT
 
     def _of(self, pid: int, member: Member) -> Directory | Attempt:
         """By the name that ``/proc/PID/cgroup`` gives, in what is mounted here and there."""
@@ -202,3 +231,11 @@ def _whole_container(found: Directory) -> Directory:
     if memory_version(whole) != found.version:
         return found
     return Directory(found.version, whole, above, found.way)
+
+
+def _resolved(path: Path) -> Path | None:
+    """A path without links and ``..``; None for one that nothing can be."""
+    try:
+        return path.resolve()
+    except (OSError, ValueError, RuntimeError):
+        return None

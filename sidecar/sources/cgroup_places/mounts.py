@@ -137,6 +137,20 @@ def is_top(directory: Path) -> bool:
         return False
 
 
+def is_anchored(directory: Path, name: str) -> bool:
+    """Whether a cgroup's name begins at the top of its hierarchy, as the kernel log writes it."""
+    parts = PurePosixPath(name).parts[1:]
+    above = directory.parents
+    return _UP not in parts and 0 < len(parts) <= len(above) and is_top(above[len(parts) - 1])
+
+
+def counts_below(lines: tuple[MountLine, ...]) -> bool:
+    """Whether ``memory.events`` counts what happened below, too: not with ``memory_localevents``."""
+    return not any(
+        line.kind == "cgroup2" and "memory_localevents" in line.options.split(",") for line in lines
+    )
+
+
 def _memory_mounts(lines: tuple[MountLine, ...], cgroup_root: Path) -> Iterator[Mount]:
     for line in lines:
         if line.kind == "cgroup2":

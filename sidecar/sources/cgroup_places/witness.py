@@ -1,11 +1,12 @@
 """The cgroup above the server's, and what its children counted, read so that the numbers fit.
 
 While nothing is counted a look costs one small read: the children are read again only when the count
-above or ours moved, or directories came or went.
+above or ours moved. Where directories came or went, they are listed and the new ones are read.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -27,7 +28,13 @@ _TRIES: Final = 3
 _LIMIT_EVERY: Final = 12
 """Looks between two readings of the limit above, which hardly ever changes."""
 
+_PLAIN_LINKS: Final = 2
+"""Links of a directory besides those of the directories in it (``kernfs``)."""
+_UNKNOWN_LINKS: Final = -1
+
 Children = Mapping[str, int] | None
+_Kept = Mapping[tuple[str, int], dict[str, int]]
+"""The children that were read, by name and inode as a listing gives them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +53,17 @@ class _Known:
     above: _Above
     identity: int | None
     kills: int | None
-    children: Children
+    kept: _Kept = field(default_factory=dict)
+    children: Children = None
+
+    def counts_as(self, now: "_Known") -> bool:
+        """Whether no count moved and both directories are the same: each child counted what it did."""
+        return (self.above.identity, self.above.kills, self.identity, self.kills) == (
+            now.above.identity,
+            now.above.kills,
+            now.identity,
+            now.kills,
+        )
 
 
 @dataclass(slots=True)
@@ -59,6 +76,7 @@ class Observer:
     limit: int | None = None
     looks: int = 0
     listings: int = 0
+    reads: int = 0
 
     def observe(self, directory: Directory) -> tuple[Look | Fault, Witness | None]:
         """A look at ``directory``, and at what is above it, also when the directory is gone."""
@@ -89,19 +107,45 @@ class Observer:
         if parent is None or above is None:
             self.known = None
             return seen, None, True
-        identity, kills = _own(parent.version, seen)
-        if known is not None and (known.above, known.identity, known.kills) == (
-            above,
-            identity,
-            kills,
-        ):
+        now = _Known(above, *_own(parent.version, seen))
+        counted = known is not None and known.counts_as(now)
+        if known is not None and counted and known.above == above:
             return seen, known, True
         self.listings += 1
-        children = _kills_of_children(parent.path, parent.version)
+        kept = self._kept(above, parent, known.kept if known is not None and counted else {})
+        if kept is not None:
+            children = {key: kills for one in kept.values() for key, kills in one.items()}
+            now = replace(now, kept=kept, children=children)
         again = _above(parent)
-        known = _Known(above, identity, kills, children)
-        self.known = known if again == above else None
-        return seen, known, again is not None and again.kills == above.kills
+        settled = again is not None and again.kills == above.kills
+        self.known = None
+        if again is not None and settled and again.identity == above.identity:
+            # Directories that came or went while they were listed are listed again.
+            links = above.links if again.links == above.links else _UNKNOWN_LINKS
+            self.known = replace(now, above=replace(above, links=links))
+        return seen, now, settled
+
+    def _kept(self, above: _Above, parent: Directory, kept: _Kept) -> _Kept | None:
+        """The counts of all that is there now; those that are ``kept`` are not read again."""
+        if above.links - _PLAIN_LINKS > CHILDREN_MOST:
+            return None
+        counts: dict[tuple[str, int], dict[str, int]] = {}
+        try:
+            entries = list(islice(children_of(parent.path), CHILDREN_MOST + 1))
+            if len(entries) > CHILDREN_MOST:
+                return None
+            for entry in entries:
+                name = entry.name, entry.inode()
+                counts[name] = kept.get(name) or self._read(
+                    parent.path / entry.name, parent.version
+                )
+        except (OSError, ValueError):
+            return None
+        return counts
+
+    def _read(self, child: Path, version: int) -> dict[str, int]:
+        self.reads += 1
+        return _kills_of_child(child, version)
 
     def _witness(self, known: _Known, *, settled: bool) -> Witness | None:
         parent = self.parent
@@ -131,9 +175,10 @@ def _above(parent: Directory) -> _Above | None:
         about = parent.path.stat()
     except OSError:
         return None
-    # In v1 every cgroup counts for itself: what is counted above says nothing of those below.
-    unified = parent.version != 1
-    kills = parse_kills(optional_text(parent.path / "memory.events")) if unified else None
+    # In v1, and before Linux 5.2, which has the local count apart, every cgroup counts for itself: what
+    # is counted above says nothing of those below.
+    is_whole = parent.version != 1 and is_there(parent.path / "memory.events.local")
+    kills = parse_kills(optional_text(parent.path / "memory.events")) if is_whole else None
     return _Above(about.st_ino, about.st_nlink, kills)
 
 
@@ -141,18 +186,6 @@ def _own(version: int, seen: Look | Fault) -> tuple[int | None, int | None]:
     if isinstance(seen, Fault) or seen.files is None:
         return None, None
     return seen.identity, parse_kills(seen.files.get(NAMES[version].kills))
-
-
-def _kills_of_children(path: Path, version: int) -> Children:
-    counts: dict[str, int] = {}
-    try:
-        for entry in children_of(path):
-            if len(counts) >= CHILDREN_MOST:
-                return None
-            counts |= _kills_of_child(path / entry.name, version)
-    except (OSError, ValueError):
-        return None
-    return counts
 
 
 def _kills_of_child(path: Path, version: int) -> dict[str, int]:
