@@ -18,13 +18,13 @@ from sidecar.config import Settings, read_cluster, split_listen
 from sidecar.export.http import HttpServer, Views
 from sidecar.export.metrics import Exposition
 from sidecar.export.results import encode, window_result
-from sidecar.model.checkpoint import Checkpoint
 from sidecar.model.report import Report
 from sidecar.model.samples import Instant, Tick
+from sidecar.model.saved_state import Checkpoint
 from sidecar.model.vocabulary import Source
 from sidecar.pipeline import Pipeline, Step
 from sidecar.sources.base import SourceLike
-from sidecar.state import StateFile
+from sidecar.state_file import StateFile
 from sidecar.ticker import Ticker
 from sidecar.wiring import asked_for, build_sources
 

@@ -19,10 +19,10 @@ from sidecar.derive.episodes import Episodes
 from sidecar.derive.host_growth import HostGrowth, foresee
 from sidecar.derive.totals import Totals
 from sidecar.model.advice import Advice, Lever
-from sidecar.model.checkpoint import Checkpoint, WindowMemory
 from sidecar.model.evidence import Weight
 from sidecar.model.report import ClockStatus, ProcessCount, Report
 from sidecar.model.samples import Instant, Tick
+from sidecar.model.saved_state import Checkpoint, WindowMemory
 from sidecar.model.verdict import CauseFound, Judgement
 from sidecar.model.vocabulary import Cause, Fault, Kind, Source, Verdict
 

@@ -31,11 +31,11 @@ from sidecar.model.readings import (
 )
 from sidecar.model.samples import Instant, Sample, Tick
 from sidecar.model.vocabulary import Fault, Party, Source
-from sidecar.parse.cgroup_row import read_cgroup_row
 from sidecar.parse.kernel_line import KernelFold
 from sidecar.parse.launch_arguments import limits_of_row
 from sidecar.parse.log_match import read_line
 from sidecar.parse.metric_roles import ExpositionReader
+from sidecar.parse.recorded_cgroup import read_cgroup_row
 from sidecar.parse.version import is_version
 
 FORMAT = 1

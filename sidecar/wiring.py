@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from sidecar.clock import ClockLike
 from sidecar.config import Settings, read_cluster
 from sidecar.errors import ConfigError
-from sidecar.model.checkpoint import Checkpoint, Position
+from sidecar.model.saved_state import Checkpoint, Position
 from sidecar.model.vocabulary import Source
 from sidecar.parse.metric_roles import ExpositionReader
 from sidecar.sources.base import SourceLike

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from sidecar.catalog.signatures import SIGNATURES, Mark
+from sidecar.log_triage import LogTriage, triage
 from sidecar.model.evidence import Weight
 from sidecar.model.vocabulary import Cause, Confidence, Kind, Phase, Verdict
 from sidecar.parse.log_cuts import is_continued
 from sidecar.parse.log_match import read_line
-from sidecar.triage import LogTriage, triage
 
 DATA = Path(__file__).parent / "data"
 ACCEPTED = {

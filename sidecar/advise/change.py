@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sidecar.advise.facts import figure, total_of
-from sidecar.advise.words import BYTES, say_bytes, say_number
+from sidecar.advise.figures import BYTES, say_bytes, say_number
 from sidecar.catalog import vllm_metrics as roles
-from sidecar.model.checkpoint import Work
 from sidecar.model.limits import Known, Limit, Limits, Origin
+from sidecar.model.saved_state import Work
 from sidecar.model.vocabulary import Phase, ServerState
 from sidecar.model.window import Window
 

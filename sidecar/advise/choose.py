@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from sidecar.advise.facts import Facts, figure
+from sidecar.advise.figures import say_step
 from sidecar.advise.pressure import say_preemptions, say_usage
-from sidecar.advise.row import Row
-from sidecar.advise.rows import BY_LEVER, ROWS
-from sidecar.advise.words import say_step
+from sidecar.advise.rule import Row
+from sidecar.advise.rules import BY_LEVER, ROWS
 from sidecar.model.advice import Advice, Lever
 from sidecar.model.limits import Limit
 from sidecar.model.vocabulary import Cause, Kind

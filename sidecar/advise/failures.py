@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from sidecar.advise.facts import Facts, cotenants, figure, own_gpus
-from sidecar.advise.words import MIB, say_bytes
+from sidecar.advise.figures import MIB, say_bytes
 from sidecar.catalog import signals
 from sidecar.model.advice import Step
 from sidecar.model.budget import Sight

@@ -3,7 +3,7 @@
 import math
 
 from sidecar.advise.facts import Facts, figure
-from sidecar.advise.words import GIB, MIB, say_bytes
+from sidecar.advise.figures import GIB, MIB, say_bytes
 from sidecar.model.advice import Step
 from sidecar.model.budget import GpuBudget, Sight
 from sidecar.model.limits import Limit

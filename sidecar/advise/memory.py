@@ -15,10 +15,10 @@ from sidecar.advise.facts import (
     parse_release,
     peak_of,
 )
-from sidecar.advise.steady import Steady, is_about_pressure, with_words
+from sidecar.advise.hold import Steady, is_about_pressure, with_words
 from sidecar.catalog import vllm_metrics as roles
 from sidecar.model.advice import Advice, Lever
-from sidecar.model.checkpoint import AdviceMemory
+from sidecar.model.saved_state import AdviceMemory
 from sidecar.model.verdict import CauseFound, Judgement
 from sidecar.model.vocabulary import Cause, Kind, Phase, Verdict
 from sidecar.model.window import Window

@@ -9,8 +9,8 @@ from sidecar.advise.failures import (
     half_of_tokens,
     refused,
 )
+from sidecar.advise.figures import say_number, say_times
 from sidecar.advise.headroom import say_room, why_no_headroom
-from sidecar.advise.words import say_number, say_times
 from sidecar.model.advice import Step
 from sidecar.model.limits import Limit, Origin
 from sidecar.model.vocabulary import Cause, Kind

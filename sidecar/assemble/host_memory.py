@@ -7,10 +7,10 @@ from enum import StrEnum
 from sidecar.assemble.kill_ledger import KillLedger, Toll
 from sidecar.assemble.process_roles import party_of
 from sidecar.catalog import signals
-from sidecar.model.checkpoint import CgroupMemory
 from sidecar.model.evidence import Evidence, Parties, Weight
 from sidecar.model.readings import CgroupReading, KernelKill, Process, ProcessReading
 from sidecar.model.samples import Instant
+from sidecar.model.saved_state import CgroupMemory
 from sidecar.model.vocabulary import Cause, Confidence, Kind, LimitOwner, Source, Way
 from sidecar.parse.container_id import container_id, is_pod
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field, replace
 
-from sidecar.model.checkpoint import IncidentMemory
 from sidecar.model.evidence import Evidence, Weight
 from sidecar.model.samples import Instant
+from sidecar.model.saved_state import IncidentMemory
 from sidecar.model.vocabulary import Cause, Source
 
 JOIN_S = 60.0

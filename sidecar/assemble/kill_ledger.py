@@ -9,8 +9,8 @@ explains happened in one that vanished.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from sidecar.model.checkpoint import CgroupMemory
 from sidecar.model.readings import CgroupReading, Witness
+from sidecar.model.saved_state import CgroupMemory
 from sidecar.parse.container_id import is_pod
 
 RESTART_S = 10.0

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from sidecar.catalog import signals
-from sidecar.model.checkpoint import PodMemory
 from sidecar.model.evidence import Evidence, Weight
 from sidecar.model.readings import Container, PodReading, Termination
 from sidecar.model.samples import Instant
+from sidecar.model.saved_state import PodMemory
 from sidecar.model.vocabulary import Cause, Confidence, Kind, Source, TerminationReason
 
 SIGNALLED = range(129, 193)

@@ -13,11 +13,10 @@ from sidecar.assemble.life import GONE, SETTLE_S, Life
 from sidecar.assemble.log_events import LogEvents
 from sidecar.assemble.pod import Pod
 from sidecar.assemble.progress import Progress, has_work
-from sidecar.assemble.rumours import Rumours, is_near
 from sidecar.assemble.survival import Survival
+from sidecar.assemble.unconfirmed import Rumours, is_near
 from sidecar.assemble.window import OpenWindow, blindness
 from sidecar.catalog.signatures import SIGNATURES, Mark
-from sidecar.model.checkpoint import Position
 from sidecar.model.evidence import Evidence, Weight
 from sidecar.model.readings import (
     CgroupReading,
@@ -32,6 +31,7 @@ from sidecar.model.readings import (
 )
 from sidecar.model.report import LogStatus, SourceStatus
 from sidecar.model.samples import Instant, Sample
+from sidecar.model.saved_state import Position
 from sidecar.model.verdict import CauseFound
 from sidecar.model.vocabulary import Cause, Fault, Phase, ServerState, Source, Way
 from sidecar.model.window import Window

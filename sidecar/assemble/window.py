@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from sidecar.assemble.counters import COUNTERS, Rise, add
 from sidecar.assemble.gauges import Gauge
 from sidecar.model.budget import GpuBudget
-from sidecar.model.checkpoint import WindowMemory
 from sidecar.model.evidence import Evidence
 from sidecar.model.limits import Limits
 from sidecar.model.readings import (
@@ -19,6 +18,7 @@ from sidecar.model.readings import (
     Reading,
 )
 from sidecar.model.samples import Instant, Sample
+from sidecar.model.saved_state import WindowMemory
 from sidecar.model.vocabulary import Fault, Phase, ServerState, Source
 from sidecar.model.window import EngineWindow, SourceWindow, Window
 

@@ -10,7 +10,7 @@ from sidecar.clock import Clock, ClockLike
 from sidecar.commands.run import run_until_signal
 from sidecar.config import Settings, load
 from sidecar.errors import ConfigError
-from sidecar.export.words import iso_time, say_found, window_text
+from sidecar.export.sentences import iso_time, say_found, window_text
 from sidecar.model.vocabulary import Source, Verdict
 from sidecar.pipeline import Step
 from sidecar.recording import Recording

@@ -7,7 +7,7 @@ from typing import Literal
 
 from sidecar.classify.policy import Policy
 from sidecar.export.results import encode, window_result
-from sidecar.export.words import window_text
+from sidecar.export.sentences import window_text
 from sidecar.model.verdict import Judgement
 from sidecar.pipeline import Pipeline
 from sidecar.recording import Recording, read_ticks

@@ -10,10 +10,10 @@ import uvloop
 from sidecar import app
 from sidecar.clock import Clock
 from sidecar.config import Settings
-from sidecar.export.words import explain, say_found
-from sidecar.logs import make_logger
+from sidecar.export.sentences import explain, say_found
 from sidecar.model.report import Report
 from sidecar.model.vocabulary import Fault, ServerState, Source, Verdict
+from sidecar.own_log import make_logger
 from sidecar.pipeline import Step
 
 SAME_WISH_S = 0.1

@@ -17,10 +17,10 @@ from sidecar.advise.from_log import advise_log
 from sidecar.catalog.actions import action_for
 from sidecar.catalog.words import say_kind
 from sidecar.export.budget_results import lever_result
-from sidecar.export.words import lever_line
+from sidecar.export.sentences import lever_line
+from sidecar.log_triage import LogCause, LogTriage, triage
 from sidecar.model.vocabulary import Cause, Verdict
 from sidecar.parse.log_line import say_stamp
-from sidecar.triage import LogCause, LogTriage, triage
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

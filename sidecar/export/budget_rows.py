@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from sidecar.catalog import exported
-from sidecar.export.scene import Row, Rows, Scene
+from sidecar.export.bounded import Row, Rows, Scene
 from sidecar.model.advice import Lever
 from sidecar.model.budget import Budget, GpuBudget
 

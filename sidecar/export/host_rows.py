@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from sidecar.catalog import exported
-from sidecar.export.scene import Row, Scene
+from sidecar.export.bounded import Row, Scene
 from sidecar.model.readings import CgroupReading
 from sidecar.model.vocabulary import Party
 

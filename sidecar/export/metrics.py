@@ -18,7 +18,7 @@ from sidecar.catalog.family import Family, FamilyType
 from sidecar.catalog.source_faults import SHOWN_AS, SOURCE_FAULTS
 from sidecar.derive import latency
 from sidecar.export import budget_rows, host_rows
-from sidecar.export.scene import Row, Rows, Scene, set_scene
+from sidecar.export.bounded import Row, Rows, Scene, set_scene
 from sidecar.export.values import finite, plain_text
 from sidecar.model.report import EvidenceKey, Report, SourceStatus
 from sidecar.model.vocabulary import Fault, Source

@@ -14,7 +14,7 @@ from sidecar.model.readings import CgroupReading, Witness
 from sidecar.model.samples import Sample
 from sidecar.model.vocabulary import Fault, Source, Way
 from sidecar.parse.cgroup import NAMES, parse_available, parse_cgroup, parse_kills
-from sidecar.parse.cgroup_row import cgroup_row
+from sidecar.parse.recorded_cgroup import cgroup_row
 from sidecar.sources.base import Tap, sample_of
 from sidecar.sources.cgroup_places.attempt import Attempt
 from sidecar.sources.cgroup_places.directory import Directory, Look, optional_text
@@ -26,9 +26,9 @@ from sidecar.sources.cgroup_places.mounts import (
     is_anchored,
     mount_lines,
 )
-from sidecar.sources.cgroup_places.shared import Shared
+from sidecar.sources.cgroup_places.parent import Observer
+from sidecar.sources.cgroup_places.shared_cgroup import Shared
 from sidecar.sources.cgroup_places.watch import PAUSES_S, KillCount, announce
-from sidecar.sources.cgroup_places.witness import Observer
 from sidecar.sources.thread import CallThread
 from sidecar.sources.wakeup import Wakeup, emptied
 

@@ -13,10 +13,10 @@ from sidecar.advise.change import (
 )
 from sidecar.advise.memory import Advisor
 from sidecar.model.advice import Advice, Lever
-from sidecar.model.checkpoint import AdviceMemory, Checkpoint, Work
 from sidecar.model.limits import Known, Limit, Limits, Origin
+from sidecar.model.saved_state import AdviceMemory, Checkpoint, Work
 from sidecar.model.vocabulary import Cause, Kind, Phase, ServerState, Severity
-from sidecar.parse.checkpoint import decode_checkpoint, encode_checkpoint
+from sidecar.parse.saved_state import decode_checkpoint, encode_checkpoint
 from tests.advise.cases import make_judgement, thrash, told
 
 BEFORE = told(max_num_seqs=32.0, max_model_len=2048.0)

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.advise.from_log import advise_log
+from sidecar.log_triage import LogCause, triage
 from sidecar.model.advice import Lever
 from sidecar.model.vocabulary import Cause, Confidence, Kind, Phase
-from sidecar.triage import LogCause, triage
 
 DATA = Path(__file__).parents[1] / "data"
 ALLOCATION_LEVERS = {Lever.LOWER_GPU_MEMORY_UTILIZATION, Lever.FREE_COTENANT_MEMORY}

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from sidecar.advise.choose import choose
 from sidecar.advise.facts import Facts, Found, Recalled
+from sidecar.advise.hold import HOLD_WINDOWS, HORIZON_WINDOWS
 from sidecar.advise.memory import Advisor
-from sidecar.advise.steady import HOLD_WINDOWS, HORIZON_WINDOWS
 from sidecar.model.advice import Advice, Lever
 from sidecar.model.budget import Budget, GpuBudget, Lengths, Sight
 from sidecar.model.limits import Known, Limit, Origin

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from sidecar.advise.hold import HELD, HOLD_WINDOWS, HORIZON_WINDOWS, QUIET_WINDOWS
 from sidecar.advise.memory import Advisor
-from sidecar.advise.steady import HELD, HOLD_WINDOWS, HORIZON_WINDOWS, QUIET_WINDOWS
 from sidecar.model.advice import Lever
 from sidecar.model.verdict import Judgement
 from sidecar.model.vocabulary import Cause, Kind, Phase, ServerState, Severity

@@ -12,10 +12,10 @@ import pytest
 
 from sidecar.commands import scan
 from sidecar.commands.scan import CHUNK_BYTES, run_scan
+from sidecar.log_triage import LogCause
 from sidecar.model.advice import Advice, Lever, Step
 from sidecar.model.limits import Limit
 from sidecar.parse.log_line import records, say_stamp
-from sidecar.triage import LogCause
 
 SECRET = "sk-very-secret"
 OOM = f"(EngineCore pid=7) ERROR 10-24 01:26:57 [core.py:710] torch.OutOfMemoryError: CUDA out of memory. Tried {SECRET}\n"

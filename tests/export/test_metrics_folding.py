@@ -5,8 +5,8 @@ from dataclasses import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from sidecar.catalog import vllm_metrics as roles
+from sidecar.export.bounded import fold_engines
 from sidecar.export.metrics import Exposition, Format
-from sidecar.export.scene import fold_engines
 from sidecar.model.report import Report
 from sidecar.model.window import EngineWindow, Spread
 from tests.export.reports import EVIDENCE_KEYS, make_engine, make_judgement, make_report

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.catalog.signatures import Scope
+from sidecar.log_triage import triage
 from sidecar.model.vocabulary import Confidence
 from sidecar.parse.log_fields import body_of, inner_texts
 from sidecar.parse.log_match import read_line
-from sidecar.triage import triage
 
 EVERYWHERE = frozenset(Scope)
 RECORD = "(EngineCore pid=7) ERROR 10-24 01:26:57 [core.py:710] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 9.00 MiB."

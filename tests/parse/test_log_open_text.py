@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sidecar.log_triage import triage
 from sidecar.parse import log_cuts, log_open
 from sidecar.parse.log_cuts import BEFORE, Continuations
 from sidecar.parse.log_line import LONGEST, open_text, records
 from sidecar.parse.log_open import OpenText
-from sidecar.triage import triage
 
 HEAD = "INFO 11-30 06:00:01 [logger.py:43] Received request chatcmpl-1: prompt: "
 TAIL = ", params: SamplingParams(n=1, stop=[]), prompt_token_ids: None, lora_request: None."

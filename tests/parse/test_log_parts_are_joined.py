@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sidecar.log_triage import triage
 from sidecar.parse.log_cuts import PART_BYTES, Rejoiner, is_continued
 from sidecar.parse.log_line import LONGEST
 from sidecar.parse.log_match import read_line
-from sidecar.triage import triage
 
 OOM = "(EngineCore pid=7) ERROR 10-24 01:26:57 [core.py:710] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 9.00 MiB."
 PROMPT = "INFO 10-01 18:43:28 [logger.py:36] Received request c-1: prompt: 'x "

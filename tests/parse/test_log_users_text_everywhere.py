@@ -11,12 +11,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sidecar.catalog.signatures import Scope
+from sidecar.log_triage import triage
 from sidecar.model.readings import LogEvent, LogReading
 from sidecar.parse.log_cuts import Rejoiner, is_continued, looks_headed
 from sidecar.parse.log_line import records
 from sidecar.parse.log_match import Match, read_line
 from sidecar.sources.vllm_log import VllmLogSource
-from sidecar.triage import triage
 from tests.catalog.test_log_signatures import EXAMPLES
 from tests.fakes.clock import FakeClock
 

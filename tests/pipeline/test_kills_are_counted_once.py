@@ -10,8 +10,8 @@ from sidecar.model.report import EvidenceKey
 from sidecar.model.samples import Instant, Sample, Tick
 from sidecar.model.verdict import Judgement
 from sidecar.model.vocabulary import Cause, Source
-from sidecar.parse.checkpoint import decode_checkpoint, encode_checkpoint
 from sidecar.parse.kernel_line import KernelFold
+from sidecar.parse.saved_state import decode_checkpoint, encode_checkpoint
 from sidecar.pipeline import Pipeline
 from tests.fakes.cgroup_machine import DEEDS, POD, CgroupMachine
 

@@ -11,7 +11,7 @@ from sidecar.model.readings import CgroupReading, Witness
 from sidecar.model.vocabulary import Fault, Way
 from sidecar.sources.cgroup import CgroupSource
 from sidecar.sources.cgroup_places.directory import Directory, Look, look_at
-from sidecar.sources.cgroup_places.witness import CHILDREN_MOST, Observer
+from sidecar.sources.cgroup_places.parent import CHILDREN_MOST, Observer
 from tests.fakes.cgroup_tree import V1_CONTROL, V1_MOUNT, V2_EVENTS, CgroupTree
 
 NAME = "pod/ctr"

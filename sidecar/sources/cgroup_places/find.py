@@ -22,8 +22,8 @@ from sidecar.sources.cgroup_places.mounts import (
     read_text,
 )
 from sidecar.sources.cgroup_places.search import Search
-from sidecar.sources.cgroup_places.shared import Shared
-from sidecar.sources.cgroup_places.uncounted import Uncounted
+from sidecar.sources.cgroup_places.shared_cgroup import Shared
+from sidecar.sources.cgroup_places.v1_above import Uncounted
 
 _CRUN_CHILD: Final = "container"
 

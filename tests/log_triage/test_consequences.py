@@ -2,8 +2,8 @@
 
 import pytest
 
+from sidecar.log_triage import LogTriage, triage
 from sidecar.model.vocabulary import Cause, Confidence, Kind, Phase, Verdict
-from sidecar.triage import LogTriage, triage
 
 READY = "(APIServer pid=1) INFO:     Application startup complete."
 START = (

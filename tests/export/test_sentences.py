@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from sidecar.catalog import signals
-from sidecar.export.words import (
+from sidecar.export.sentences import (
     MAX_LINE,
     SIGNAL_WORDS,
     iso_time,

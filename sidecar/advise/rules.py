@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from sidecar.advise import failures, pressure
 from sidecar.advise.facts import Facts
 from sidecar.advise.headroom import find_step
-from sidecar.advise.row import Row
+from sidecar.advise.rule import Row
 from sidecar.model.advice import Lever
 
 BENCHMARK = "benchmark this model on this hardware before and after"

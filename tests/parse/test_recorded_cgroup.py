@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sidecar.model.readings import CgroupReading, Witness
 from sidecar.model.vocabulary import Fault, Way
 from sidecar.parse.cgroup import parse_cgroup
-from sidecar.parse.cgroup_row import cgroup_row, read_cgroup_row
+from sidecar.parse.recorded_cgroup import cgroup_row, read_cgroup_row
 
 FILES = {"memory.events": "oom_kill 1\n", "memory.current": "5\n"}
 COUNTS = st.integers(0, (1 << 64) - 1)

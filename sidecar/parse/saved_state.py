@@ -7,7 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 from sidecar.catalog.signals import EVIDENCE
-from sidecar.model.checkpoint import (
+from sidecar.model.evidence import Evidence, Weight
+from sidecar.model.limits import Known, Limit, Origin
+from sidecar.model.report import EvidenceKey
+from sidecar.model.samples import Instant
+from sidecar.model.saved_state import (
     AdviceMemory,
     CgroupMemory,
     Checkpoint,
@@ -16,10 +20,6 @@ from sidecar.model.checkpoint import (
     WindowMemory,
     Work,
 )
-from sidecar.model.evidence import Evidence, Weight
-from sidecar.model.limits import Known, Limit, Origin
-from sidecar.model.report import EvidenceKey
-from sidecar.model.samples import Instant
 from sidecar.model.vocabulary import Cause, Confidence, Kind, Phase, Severity, Source, Verdict, Way
 
 FORMAT = 1

@@ -11,8 +11,8 @@ import pytest
 from sidecar.app import state_file
 from sidecar.config import Settings
 from sidecar.errors import ConfigError
-from sidecar.state import StateFile
-from tests.parse.test_checkpoint import FULL
+from sidecar.state_file import StateFile
+from tests.parse.test_saved_state import FULL
 
 
 async def test_a_saved_checkpoint_is_loaded_by_the_next_run(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ async def test_a_state_is_kept_by_one_process_at_a_time(tmp_path: Path) -> None:
 async def test_a_process_that_was_killed_holds_its_state_no_more(tmp_path: Path) -> None:
     program = """
 import asyncio, pathlib, sys, time
-from sidecar.state import StateFile
+from sidecar.state_file import StateFile
 asyncio.run(StateFile(pathlib.Path(sys.argv[1]), "a").load())
 print("held", flush=True)
 time.sleep(60)

@@ -7,9 +7,9 @@ from hashlib import blake2b
 from pathlib import Path
 
 from sidecar.errors import ConfigError
-from sidecar.model.checkpoint import Checkpoint
+from sidecar.model.saved_state import Checkpoint
 from sidecar.model.vocabulary import Fault
-from sidecar.parse.checkpoint import decode_checkpoint, encode_checkpoint
+from sidecar.parse.saved_state import decode_checkpoint, encode_checkpoint
 from sidecar.sources.thread import CallThread
 
 LARGEST = 4 * 1024 * 1024

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.catalog.signals import EVIDENCE
-from sidecar.model.checkpoint import (
+from sidecar.model.evidence import Evidence, Weight
+from sidecar.model.samples import Instant
+from sidecar.model.saved_state import (
     AdviceMemory,
     CgroupMemory,
     Checkpoint,
@@ -16,10 +18,8 @@ from sidecar.model.checkpoint import (
     PodMemory,
     WindowMemory,
 )
-from sidecar.model.evidence import Evidence, Weight
-from sidecar.model.samples import Instant
 from sidecar.model.vocabulary import Cause, Kind, Phase, Severity, Source, Verdict, Way
-from sidecar.parse.checkpoint import decode_checkpoint, encode_checkpoint
+from sidecar.parse.saved_state import decode_checkpoint, encode_checkpoint
 
 ROOT = Evidence(
     cause=Cause.CUDA_OOM,

@@ -1,7 +1,7 @@
 """One incident counts once, however often it is printed; two count twice."""
 
+from sidecar.log_triage import LogCause, LogTriage, triage
 from sidecar.model.vocabulary import Cause, Confidence, Kind, Phase, Verdict
-from sidecar.triage import LogCause, LogTriage, triage
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
 DEAD = "(APIServer pid=1) ERROR 10-24 01:{}:58 [x.py:1] vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause."
