@@ -36,9 +36,11 @@ format: $(READY)
 scenarios: $(READY)
 	$(BIN)/python tools/make_scenarios.py
 
-# Beside mtail and grep, which must be installed; numbers go to .benchmarks/.
+# Beside mtail and grep, which must be installed; the kills need root and cgroup v1. Numbers go to
+# .benchmarks/.
 bench: $(READY)
 	$(BIN)/python -m tests.benchmarks.log_scan
+	$(BIN)/python -m tests.benchmarks.kill_visible
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

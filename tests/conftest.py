@@ -58,6 +58,7 @@ COMPONENTS: dict[str, Callable[[], bool]] = {
     "journald": lambda: (
         Path("/lib/systemd/systemd-journald").exists() and shutil.which("journalctl") is not None
     ),
+    "podman": lambda: all(shutil.which(name) for name in ("podman", "runc")),
     "root": lambda: os.geteuid() == 0,
     "cgroup_v1": lambda: Path("/sys/fs/cgroup/memory/memory.limit_in_bytes").exists(),
     "ipv6": has_ipv6,

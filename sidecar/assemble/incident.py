@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from sidecar.model.evidence import Evidence, Weight
 from sidecar.model.samples import Instant
 from sidecar.model.saved_state import IncidentMemory
-from sidecar.model.vocabulary import Cause, Source
+from sidecar.model.vocabulary import Cause, Kind, Source
 
 JOIN_S = 60.0
 """Seconds after the last evidence for which more evidence belongs to the same incident. The V0
@@ -28,6 +28,8 @@ class Incident:
     stamp: float | None = None
     root: Evidence | None = None
     seen: set[tuple[Cause, str]] = field(default_factory=set)
+    recorded: set[Kind] = field(default_factory=set)
+    """The kinds of kills that the kernel's records told of."""
 
     def take(self, evidence: Evidence) -> None:
         """Join a piece of evidence."""
@@ -35,6 +37,8 @@ class Incident:
         if evidence.stamp is not None:
             self.stamp = evidence.stamp
         self.seen.add((evidence.cause, evidence.signal))
+        if evidence.source is Source.KERNEL_LOG:
+            self.recorded.add(evidence.kind)
         if evidence.weight is Weight.ROOT and (
             self.root is None or rank(evidence.cause) < rank(self.root.cause)
         ):
@@ -70,6 +74,7 @@ class Incidents:
         (a repetition of what is known, or a consequence whose root is known). A kill that the kernel
         counted is never a repetition.
         """
+        evidence = self.of_its_kind(evidence)
         incident = self.running
         if incident is None or not self.belongs(evidence):
             self.end()
@@ -81,6 +86,19 @@ class Incidents:
         explained = evidence.weight is Weight.CONSEQUENCE and incident.root is not None
         incident.take(evidence)
         return None if known or explained else evidence
+
+    def of_its_kind(self, evidence: Evidence) -> Evidence:
+        """A count of kills with the kind that the kernel's record told of before.
+
+        A cgroup counts kills of its processes by any OOM killer (cgroup-v2.rst, ``oom_kill``).
+        """
+        incident = self.running
+        counted = evidence.source is Source.CGROUP and evidence.kind is Kind.CGROUP
+        if incident is None or not counted or not self.belongs(evidence):
+            return evidence
+        return (
+            replace(evidence, kind=Kind.SYSTEM) if incident.recorded == {Kind.SYSTEM} else evidence
+        )
 
     def belongs(self, evidence: Evidence) -> bool:
         """Whether a piece of evidence belongs to the running incident, by the later of two clocks.

@@ -1,5 +1,7 @@
 """What belongs to one incident counts once; the next incident counts again."""
 
+import pytest
+
 from sidecar.assemble.incident import Incidents
 from sidecar.model.evidence import Evidence, Weight
 from sidecar.model.samples import Instant
@@ -73,3 +75,26 @@ def test_the_root_that_comes_first_by_precedence_stays_the_root() -> None:
     assert incidents.running is not None
     assert incidents.running.root is not None
     assert incidents.running.root.cause is Cause.HOST_OOM
+
+
+@pytest.mark.parametrize("recorded", [Kind.SYSTEM, Kind.CGROUP])
+def test_a_count_is_of_the_kind_that_the_kernels_record_told_before(recorded: Kind) -> None:
+    incidents = Incidents()
+    record = Evidence(Cause.HOST_OOM, recorded, Source.KERNEL_LOG, "oom_kill_record", at(0))
+    count = Evidence(Cause.HOST_OOM, Kind.CGROUP, Source.CGROUP, "oom_kill", at(3))
+    incidents.admit(record)
+    admitted = incidents.admit(count)
+    assert admitted is not None
+    assert admitted.kind is recorded
+
+
+def test_the_kind_of_an_incident_that_is_over_says_nothing_of_the_next() -> None:
+    incidents = Incidents()
+    incidents.admit(
+        Evidence(Cause.HOST_OOM, Kind.SYSTEM, Source.KERNEL_LOG, "oom_kill_record", at(0))
+    )
+    admitted = incidents.admit(
+        Evidence(Cause.HOST_OOM, Kind.CGROUP, Source.CGROUP, "oom_kill", at(500))
+    )
+    assert admitted is not None
+    assert admitted.kind is Kind.CGROUP

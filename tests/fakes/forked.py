@@ -17,7 +17,11 @@ DESCRIPTORS = 4096
 
 
 class Forked:
-    """A child that runs ``program`` with pipes for its streams: as much of ``Popen`` as is needed."""
+    """A child that runs ``program`` with pipes for its streams: as much of ``Popen`` as is needed.
+
+    To be begun where no other thread does more than wait: a lock that one holds stays locked in the
+    child.
+    """
 
     def __init__(self, program: Callable[[], object]) -> None:
         given, taken = os.pipe(), (os.pipe(), os.pipe())
