@@ -24,6 +24,7 @@ FIELDS = frozenset(
         "interval_s",
         "signal",
         "step",
+        "lever",
     }
 )
 """What a line may hold. Everything else is dropped: a field that quotes the outside would leak."""

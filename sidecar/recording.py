@@ -59,6 +59,8 @@ LAST_MOMENT = 1e11
 MOST_EMPTY = 1000
 """Grid points without a row that are ticked one by one; the rest of a longer gap is left out, as a
 daemon on a machine that was stopped does not see it either."""
+LATE_S = 0.5
+"""Seconds after its grid point that a recorder takes a sample at most."""
 EDGE = 1e-6
 
 Row = dict[str, Any]
@@ -326,8 +328,8 @@ class Gathered:
 def read_ticks(recording: Recording, interval_s: float) -> Iterator[Tick]:
     """The ticks of a recording, on the grid of multiples of ``interval_s`` of the wall clock.
 
-    A polled sample belongs to the nearest grid point, as a live one is taken at its grid point;
-    lines belong to the first grid point after them.
+    A polled sample belongs to the grid point that it was taken at, a little late, as a live one is;
+    one taken between grid points, and lines, belong to the first grid point after them.
     """
     decoder = Decoder(recording, recording.header().version)
     sources = recording.sources()
@@ -353,9 +355,8 @@ def with_grid(
 ) -> Iterator["Placed"]:
     """Rows with the number of their grid point in front."""
     for at, place, source, row in rows:
-        share = at / interval_s
-        point = math.ceil(share - EDGE) if source in FLOWING else math.floor(share + 0.5)
-        yield Placed(point, at, place, source, row)
+        late = 0.0 if source in FLOWING else min(interval_s / 2, LATE_S) - 2 * EDGE
+        yield Placed(math.ceil((at - late) / interval_s - EDGE), at, place, source, row)
 
 
 @dataclass(frozen=True, slots=True)

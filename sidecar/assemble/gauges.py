@@ -32,7 +32,8 @@ class Gauge:
         """What the window shows of it."""
         return Spread(
             least=self.least,
-            mean=self.total / self.count,
+            # A sum of many equal values may be off by its rounding.
+            mean=min(max(self.total / self.count, self.least), self.greatest),
             greatest=self.greatest,
             last=self.last,
         )

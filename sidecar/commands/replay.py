@@ -7,7 +7,7 @@ from typing import Literal
 
 from sidecar.classify.policy import Policy
 from sidecar.export.results import encode, window_result
-from sidecar.export.sentences import window_text
+from sidecar.export.sentences import iso_time, window_line, window_text
 from sidecar.model.verdict import Judgement
 from sidecar.pipeline import Pipeline
 from sidecar.recording import Recording, read_ticks
@@ -21,6 +21,35 @@ def judge_recording(
     for tick in read_ticks(recording, interval_s):
         yield from pipeline.step(tick).closed
     yield from pipeline.finish()
+
+
+class Pages:
+    """Windows as text: those that say what the one before said are counted, not told again."""
+
+    def __init__(self) -> None:
+        self.before: Judgement | None = None
+        self.said = ""
+        self.same = 0
+
+    def tell(self, judgement: Judgement) -> str:
+        """The lines of a window, after a line for those left out before it."""
+        _, _, said = window_line(judgement).partition(" ")
+        text = window_text(judgement, self.before)
+        if said == self.said and "\n" not in text:
+            self.before, self.same = judgement, self.same + 1
+            return ""
+        left_out = self.end()
+        self.before, self.said = judgement, said
+        return f"{left_out}{text}\n"
+
+    def end(self) -> str:
+        """A line for the windows left out so far, if there are any."""
+        if self.before is None or not self.same:
+            return ""
+        noun = "window" if self.same == 1 else "windows"
+        line = f"  the same until {iso_time(self.before.window.end)}, {self.same} more {noun}\n"
+        self.same = 0
+        return line
 
 
 def run_replay(
@@ -38,14 +67,16 @@ def run_replay(
     """
     recording = Recording(folder)
     recording.header()
-    before: Judgement | None = None
+    pages = Pages()
     for judgement in judge_recording(
         recording, interval_s=interval_s, window_s=window_s, policy=policy
     ):
-        is_json = output == "json"
-        text = encode(window_result(judgement)) if is_json else window_text(judgement, before)
-        sys.stdout.write(f"{text}\n")
-        before = judgement
+        if output == "json":
+            text = f"{encode(window_result(judgement))}\n"
+        else:
+            text = pages.tell(judgement)
+        sys.stdout.write(text)
+    sys.stdout.write(pages.end())
     for name, count in sorted(recording.unreadable.items()):
         sys.stderr.write(f"{name}: {count} rows could not be read and were left out\n")
     return 0

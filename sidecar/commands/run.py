@@ -12,7 +12,8 @@ from sidecar.clock import Clock
 from sidecar.config import Settings
 from sidecar.export.sentences import explain, say_found
 from sidecar.model.report import Report
-from sidecar.model.vocabulary import Fault, ServerState, Source, Verdict
+from sidecar.model.verdict import CauseFound
+from sidecar.model.vocabulary import Fault, ServerState, Severity, Source, Verdict
 from sidecar.own_log import make_logger
 from sidecar.pipeline import Step
 
@@ -69,6 +70,11 @@ def run_until_signal(body: Callable[[asyncio.Event], Awaitable[None]]) -> None:
 NEVER = object()
 
 
+def is_loud(found: CauseFound | None) -> bool:
+    """Whether a cause is more than information."""
+    return found is not None and found.severity is not Severity.INFO
+
+
 class Journal:
     """Our own log: a line for each change, none for a tick."""
 
@@ -105,12 +111,14 @@ class Journal:
             self.verdict = report.verdict
             shown = report.urgent or (last.causes if last else ())
             first = shown[0] if shown else None
-            self.note(
+            tell = self.complain if is_loud(first) else self.note
+            tell(
                 "verdict_changed",
                 verdict=report.verdict.value,
                 severity=None if first is None else first.severity.value,
                 kind=None if first is None else first.kind.value,
                 why=self.explain(report),
+                lever=report.advice.lever.value,
             )
 
     def explain(self, report: Report) -> str:

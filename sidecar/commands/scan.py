@@ -17,7 +17,7 @@ from sidecar.advise.from_log import advise_log
 from sidecar.catalog.actions import action_for
 from sidecar.catalog.words import say_kind
 from sidecar.export.budget_results import lever_result
-from sidecar.export.sentences import lever_line
+from sidecar.export.sentences import lever_lines
 from sidecar.log_triage import LogCause, LogTriage, triage
 from sidecar.model.vocabulary import Cause, Verdict
 from sidecar.parse.log_line import say_stamp
@@ -172,8 +172,7 @@ def _advice(found: LogTriage) -> list[str]:
         return []
     first = min(found.causes, key=lambda one: list(Cause).index(one.cause))
     action = action_for(first.cause, first.kind)
-    lever = lever_line(advise_log(found.causes))
-    first_word = [f"  {lever}"] if lever is not None else []
+    lever = [f"  {line}" for line in lever_lines(advise_log(found.causes))]
     if action is None:
-        return first_word
-    return [*(first_word or [f"  do: {action.do}"]), f"  do not: {action.never}"]
+        return lever
+    return [*(lever or [f"  do: {action.do}"]), f"  do not: {action.never}"]

@@ -208,21 +208,24 @@ def window_line(judgement: Judgement) -> str:
     return f"{end} {judgement.verdict.value}{severity}: {explain(judgement)}{partial}"
 
 
-def lever_line(advice: Advice) -> str | None:
-    """The lever as one line: what to turn, why, by how much, at what cost; None for none.
+def lever_lines(advice: Advice) -> list[str]:
+    """The lever as lines: what to turn and by how much, why, at what cost, why nothing else.
 
-    Advice that rests, after a change of the configuration, says so.
+    None for none; advice that rests, after a change of the configuration, says so.
     """
     if advice.lever is Lever.NONE and not advice.resting:
-        return None
+        return []
+    rejected = (f"{lever.value} ({why.rstrip('.')})" for lever, why in advice.rejected.items())
     parts = {
-        "because": "; ".join(advice.because),
         "step": advice.step_words,
+        "because": "; ".join(advice.because),
         "cost": advice.cost,
         "verify": advice.verify,
+        "way back": advice.rollback,
+        "rejected": "; ".join(rejected),
     }
-    told = "".join(f". {name}: {words.rstrip('.')}" for name, words in parts.items() if words)
-    return f"lever {advice.lever.value}: {LEVERS[advice.lever]}{plain_words(told, MAX_LINE)}"
+    told = [f"  {name}: {plain_words(words, MAX_LINE)}" for name, words in parts.items() if words]
+    return [f"lever {advice.lever.value}: {LEVERS[advice.lever]}", *told]
 
 
 def window_text(judgement: Judgement, before: Judgement | None = None) -> str:
@@ -230,10 +233,10 @@ def window_text(judgement: Judgement, before: Judgement | None = None) -> str:
 
     ``before``: the window that was told last; what it said of the same lever is not said again.
     """
-    lever = lever_line(judgement.advice)
+    lever = lever_lines(judgement.advice)
     line = window_line(judgement)
     is_told = before is not None and (before.advice.lever, before.advice.resting) == (
         judgement.advice.lever,
         judgement.advice.resting,
     )
-    return line if lever is None or is_told else f"{line}\n  {lever}"
+    return "\n  ".join([line, *([] if is_told else lever)])

@@ -23,6 +23,8 @@ from sidecar.model.saved_state import (
 from sidecar.model.vocabulary import Cause, Confidence, Kind, Phase, Severity, Source, Verdict, Way
 
 FORMAT = 1
+MOST_SETTING = 2.0**60
+"""No limit of a server is greater, in bytes, tokens or requests."""
 LATEST_UNIX = 1e11
 """In the year 5138: unix seconds with a digit more than any clock shows are of another unit."""
 AHEAD_S = 86_400.0
@@ -265,7 +267,7 @@ def decode_advice(value: Mapping[str, Any] | None) -> AdviceMemory | None:
         failed_start=optional(value["failed_start"]),
         cotenant=optional(value["cotenant"]),
         limits={
-            Limit(name): Known(number(told["value"]), Origin(told["origin"]))
+            Limit(name): Known(limited(told["value"]), Origin(told["origin"]))
             for name, told in value["limits"].items()
             if name in set(Limit)
         },
@@ -275,9 +277,25 @@ def decode_advice(value: Mapping[str, Any] | None) -> AdviceMemory | None:
             preemptions=number(work["preemptions"]),
             finished=number(work["finished"]),
             tokens=number(work["tokens"]),
-            seconds=number(work["seconds"]),
+            seconds=positive(work["seconds"]),
         ),
     )
+
+
+def limited(value: object) -> float:
+    """A number that a setting can have: bytes of a host fit."""
+    found = number(value)
+    if found > MOST_SETTING:
+        raise ValueError("too large for a setting")
+    return found
+
+
+def positive(value: object) -> float:
+    """A finite number above zero."""
+    found = number(value)
+    if not found:
+        raise ValueError("zero")
+    return found
 
 
 def whole(value: object) -> int:

@@ -4,6 +4,7 @@ import gzip
 import json
 import random
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +135,16 @@ def test_a_moment_far_from_all_others_does_not_hang_it(
     found, err = replay(write(tmp_path, health=rows), capsys)
     assert len(found) < 700
     assert err in {"", "health.jsonl: 1 rows could not be read and were left out\n"}
+
+
+def test_windows_that_say_the_same_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["replay", str(REAL / "h_restart")]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert sum("still dead" in line for line in said) == 1
+    assert said[-1] == "  the same until 2026-11-29T21:03:15Z, 6 more windows"
+
+
+def test_every_window_is_told_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    results, _ = replay(REAL / "h_restart", capsys)
+    ends = [result["window"]["end"] for result in results]
+    assert [later - end for end, later in pairwise(ends)] == [15] * (len(ends) - 1)

@@ -9,7 +9,7 @@ from sidecar.export.sentences import (
     MAX_LINE,
     SIGNAL_WORDS,
     iso_time,
-    lever_line,
+    lever_lines,
     say_found,
     window_line,
     window_text,
@@ -168,27 +168,30 @@ def test_a_time_outside_the_calendar_is_no_error(unix: float) -> None:
     assert iso_time(unix) == "?"
 
 
-def test_the_lever_stands_in_one_line_below_the_verdict() -> None:
+def test_the_lever_stands_below_the_verdict_with_its_step_first() -> None:
     judgement = make_judgement(Verdict.PREEMPTION)
-    first, second = window_text(judgement).splitlines()
+    first, *lever = window_text(judgement).splitlines()
     assert first == window_line(judgement)
-    assert second == (
-        "  lever raise_watermark: keep more of the KV cache free when requests are let in. "
-        "because: 0.3 preemptions per finished request. step: --watermark 0.05. "
-        "cost: TTFT rises while requests wait to be let in. "
-        "verify: preemptions per request fall"
-    )
+    assert lever[:3] == [
+        "  lever raise_watermark: keep more of the KV cache free when requests are let in",
+        "    step: --watermark 0.05",
+        "    because: 0.3 preemptions per finished request",
+    ]
+    assert [line.partition(":")[0].strip() for line in lever[3:5]] == ["cost", "verify"]
+
+
+def test_the_same_lever_is_told_once() -> None:
+    judgement = make_judgement(Verdict.PREEMPTION)
+    assert window_text(judgement, before=judgement) == window_line(judgement)
 
 
 def test_without_a_lever_there_is_no_further_line() -> None:
     assert window_text(make_judgement()) == window_line(make_judgement())
-    assert lever_line(Advice(Lever.NONE, because=("resting",))) is None
+    assert lever_lines(Advice(Lever.NONE, because=("not at all",))) == []
 
 
 @pytest.mark.parametrize("lever", [lever for lever in Lever if lever is not Lever.NONE])
-def test_every_lever_has_words_in_one_short_line(lever: Lever) -> None:
-    line = lever_line(Advice(lever, because=("a\nb" * 9_000,)))
-    assert line is not None
-    assert line.startswith(f"lever {lever.value}: ")
-    assert "\n" not in line
-    assert len(line) < MAX_LINE + 200
+def test_every_lever_has_words_in_short_lines(lever: Lever) -> None:
+    first, because = lever_lines(Advice(lever, because=("a\nb" * 9_000,)))
+    assert first.startswith(f"lever {lever.value}: ")
+    assert all("\n" not in line and len(line) < MAX_LINE + 20 for line in (first, because))

@@ -96,7 +96,9 @@ def test_each_kill_is_counted_once_or_its_window_says_that_it_could_not_see(
     else:
         assert counted == run.machine.kills or has_log or blind
     if has_log:
-        assert run.total(Source.KERNEL_LOG, signals.OOM_KILL_RECORD) == run.machine.kills
+        records = run.total(Source.KERNEL_LOG, signals.OOM_KILL_RECORD)
+        assert records <= run.machine.kills
+        assert records == run.machine.kills or blind or has_witness
     seen = any(cause.cause is Cause.HOST_OOM for j in run.judgements for cause in j.causes)
     if run.machine.kills:
         assert seen or blind

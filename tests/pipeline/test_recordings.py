@@ -41,7 +41,7 @@ def faults(expected: dict[str, Any], judgements: list[Judgement]) -> Iterator[st
 
 
 @pytest.mark.parametrize(
-    ("interval_s", "window_s"), [(1.0, 10.0), (0.5, 10.0), (2.0, 10.0)], ids=str
+    ("interval_s", "window_s"), [(1.0, 10.0), (0.5, 10.0), (2.0, 10.0), (5.0, 15.0)], ids=str
 )
 @pytest.mark.parametrize("folder", RECORDINGS, ids=lambda path: path.name)
 def test_a_real_recording_is_judged_as_labelled(
