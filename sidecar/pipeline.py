@@ -53,7 +53,7 @@ class Pipeline:
         self.episodes = Episodes(window_s=window_s)
         self.totals = Totals()
         self.growth = HostGrowth()
-        self.advisor = Advisor()
+        self.advisor = Advisor(tolerance=policy.max_preemptions_per_request)
         self.open: OpenWindow | None = None
         self.unexplained: OpenWindow | None = None
         self.beyond_in_a_row = 0
@@ -67,6 +67,7 @@ class Pipeline:
         for sample in tick.samples:
             for evidence in self.server.see(sample, window):
                 self.totals.count(evidence)
+        window.add_whose(self.server.gpus.judge())
         if tick.on_grid:
             self.totals.ticks += 1
             self.totals.missed += tick.missed
@@ -198,7 +199,7 @@ class Pipeline:
             standing=self.server.standing,
         )
         judgement = replace(judgement, budgets=budgets.measure(frozen))
-        advice = self.advisor.advise(judgement, self.server.version)
+        advice = self.advisor.advise(judgement, self.server.version, self.server.limits.changes())
         judgement = replace(judgement, advice=advice)
         self.server.standing = find_failures(frozen) or self.server.standing
         self.totals.windows[judgement.verdict] += 1

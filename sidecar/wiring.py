@@ -103,6 +103,7 @@ def host_sources(settings: Settings, clock: ClockLike) -> Iterator[SourceLike]:
             limit_s=READ_LIMIT_S,
             path=None if settings.cgroup == "auto" else settings.cgroup,
             pid=lambda: process.root_pid,
+            pids=lambda: process.pids,
             here=settings.pid != "auto" or local_port(settings.target) is not None,
         )
 

@@ -108,6 +108,7 @@ GPU_BUDGETS = st.builds(
     vllm=BYTES,
     cotenant=BYTES,
     free_durable=BYTES,
+    cotenant_durable=BYTES,
     sight=st.sampled_from(Sight),
 )
 ADVICE = st.builds(

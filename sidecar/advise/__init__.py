@@ -1,1 +1,1 @@
-"""A judgement and what is remembered in, one lever out. The policy is the rows of ``rows.py``."""
+"""A judgement and what is remembered in, one lever out. The policy is the rows of ``rules.py``."""

@@ -33,6 +33,8 @@ NOT_SERVING = frozenset({ServerState.STARTING, ServerState.DEAD, ServerState.STO
 
 Change = Mapping[Limit, tuple[float | None, float | None]]
 """Each limit that changed, before and after; None: not set."""
+Told = Mapping[Limit, tuple[float, float]]
+"""Each limit of which one place told in both lives, and not the same."""
 
 
 def sum_work(pieces: Iterable[Work]) -> Work:
@@ -97,7 +99,8 @@ class Changes:
 
     ``former``: of the life before; ``latest``: of this one; ``look``: served windows for which the
     two are still compared. ``rest``: windows with work to come without advice, and ``rest_at_most``
-    of any. ``told``: windows to come that tell the comparison.
+    of any. ``told``: windows to come that tell the comparison. ``by_place``: what places told of both
+    lives when last asked; ``of_former``: when the life before ended, which tells nothing of this one.
     """
 
     former: dict[Limit, Known] = field(default_factory=dict)
@@ -110,16 +113,23 @@ class Changes:
     rest: int = 0
     rest_at_most: int = 0
     told: int = 0
+    by_place: Told = field(default_factory=dict)
+    of_former: Told = field(default_factory=dict)
 
     @property
     def is_resting(self) -> bool:
         """Whether a change was seen a short while ago."""
         return self.rest > 0
 
-    def see(self, window: Window) -> None:
-        """Take in the next closed window."""
+    def see(self, window: Window, by_place: Told | None = None) -> None:
+        """Take in the next closed window; ``by_place``: what single places told of both lives.
+
+        A limit is known from one place, the surest, which may be another one in the next life: only
+        what each place says against itself shows such a change.
+        """
         if window.restarted or window.state in NOT_SERVING or window.phase is Phase.STARTUP:
             self.end_life()
+        self.by_place = by_place or {}
         if not window.served:
             return
         work = work_of(window)
@@ -145,17 +155,24 @@ class Changes:
         if self.latest:
             self.former, self.latest = self.latest, {}
             self.look, self.noticed = LOOK_WINDOWS, False
+            self.of_former = self.by_place
 
     def look_for_change(self, limits: dict[Limit, Known]) -> None:
         """Compare the begin of a life with the life before."""
         if self.look > 0 and limits:
             self.look -= 1
-            found = compare(self.former, limits)
+            found = {**compare(self.former, limits), **self.new_by_place()}
             if found and not self.noticed:
                 self.begin_rest(found)
             elif found:
                 self.changed = {**self.changed, **found}
         self.latest = {**self.latest, **limits}
+
+    def new_by_place(self) -> Change:
+        """What places told of this life and the one before, without what start-up measures."""
+        if self.by_place == self.of_former:
+            return {}
+        return {limit: both for limit, both in self.by_place.items() if limit not in MEASURED}
 
     def begin_rest(self, found: Change) -> None:
         """A change: what was done so far is what was before it."""

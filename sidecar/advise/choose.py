@@ -89,7 +89,7 @@ def advise_row(row: Row, facts: Facts, because: tuple[str, ...]) -> Advice:
         cost=row.cost,
         step=None if step.setting is None else step,
         step_words=f"{figures}: {words}" if figures else words,
-        verify=row.verify,
+        verify=row.verify if isinstance(row.verify, str) else row.verify(facts),
         rollback=row.rollback,
         rejected=reject_others(row.lever, facts),
     )

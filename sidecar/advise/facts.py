@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sidecar.catalog import vllm_metrics as roles
@@ -10,7 +10,7 @@ from sidecar.model.budget import Budget, GpuBudget
 from sidecar.model.limits import Limit, Limits
 from sidecar.model.verdict import CauseFound, Judgement
 from sidecar.model.vocabulary import Cause, Kind, Phase, ServerState, Severity, Source
-from sidecar.model.window import Window
+from sidecar.model.window import EngineWindow, Window
 
 Release = tuple[int, ...]
 RELEASE = re.compile(r"v?(\d{1,4}(?:\.\d{1,4}){1,2})")
@@ -35,36 +35,57 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
+class Peaks:
+    """One engine in one window or several: the fullest its cache was, the most that ran at once."""
+
+    usage: float | None = None
+    running: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Recalled:
     """What the windows before tell.
 
     ``cuda_oom``: a GPU allocation failed not long ago. ``failed_start``: a start failed not long ago.
     ``cotenant``: somebody else was on one of the server's GPUs a short while ago. ``placed``: the GPUs
-    that last held the server. ``usage_peak``: the fullest the cache was in the two windows before.
+    that last held the server. ``peaks``: of each engine in the two windows before. ``worst``: the
+    engine that advice was about. ``holds``: how many requests its cache held at once, of each window
+    of this spell of pressure. ``longest``: tokens of the longest requests (p99) over the horizon, in
+    ``lengths`` windows in which requests finished. ``least_own``: bytes of each GPU that were the
+    server's at the least over the horizon.
     """
 
     cuda_oom: bool = False
     failed_start: bool = False
     cotenant: bool = False
     placed: frozenset[int] = frozenset()
-    usage_peak: float | None = None
+    peaks: Mapping[str, Peaks] = field(default_factory=dict)
+    worst: str | None = None
+    holds: tuple[float, ...] = ()
+    longest: float | None = None
+    lengths: int = 0
+    least_own: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What is known when a lever is chosen; None is not known, never 0.
 
-    ``causes`` in order of precedence. ``budget``: of the engine with the most preemptions.
-    ``per_request``: preemptions per request that finished in the window. ``lasting``: beyond the
-    tolerance for several windows in a row while requests wait. ``usage``: the fullest the cache was,
-    0 to 1; ``usage_peak`` in this window and the two before: samples miss peaks, and V1 counts a
-    preemption up to 4 s late. ``waiting``: whether requests waited. ``running_peak``: the most that
-    ran at once on that engine. ``serving``: the server serves at the window's end. ``gpus_fresh``: the driver answered in this window. ``from_log``: a log is all there is.
+    ``causes`` in order of precedence. ``engine``: the worst one; ``budget``, ``preemptions``,
+    ``per_request``, ``usage``, ``waiting`` and the peaks are of it alone. ``per_request``: preemptions
+    per request that finished in the window. ``lasting``: beyond the tolerance for several windows in a
+    row while requests wait. ``usage``: the fullest the cache was, 0 to 1. ``usage_peak`` and
+    ``running_peak`` (the most that ran at once) in this window and the two before: samples miss peaks,
+    and V1 counts a preemption up to 4 s late. ``longest``: tokens of the longest requests (p99) of any
+    engine: a limit of the length is for all of them. ``serving``: the server serves at the window's
+    end. ``gpus_fresh``: the driver answered in this window. ``from_log``: a log is all there is.
     """
 
     causes: tuple[Found, ...] = ()
     signals: frozenset[str] = frozenset()
+    engine: str | None = None
     budget: Budget = field(default_factory=Budget)
+    longest: float | None = None
     preemptions: float | None = None
     per_request: float | None = None
     lasting: bool = False
@@ -156,28 +177,33 @@ def cotenants(facts: Facts) -> tuple[GpuBudget, ...]:
     return tuple(gpu for gpu in own_gpus(facts) if (figure(gpu.cotenant) or 0.0) >= COTENANT_BYTES)
 
 
-def gather(judgement: Judgement, recalled: Recalled, release: Release | None) -> Facts:
-    """The facts of one judgement."""
+def gather(
+    judgement: Judgement, recalled: Recalled, release: Release | None, tolerance: float = 0.0
+) -> Facts:
+    """The facts of one judgement; ``tolerance``: preemptions per finished request that are no fault."""
     window = judgement.window
-    preemptions = total_of(window, roles.PREEMPTIONS)
-    finished = total_of(window, roles.FINISHED)
-    usage = peak_of(window, roles.KV_USAGE)
+    name = worst_engine(judgement, recalled.worst, tolerance)
+    engine = EngineWindow() if name is None else window.engines[name]
+    before = Peaks() if name is None else recalled.peaks.get(name, Peaks())
+    now = peaks_of(engine)
     seen = window.sources.get(Source.NVML)
     return Facts(
         causes=tuple(found_of(one) for one in judgement.causes),
         signals=frozenset(e.signal for e in window.evidence)
         | {e.signal for one in judgement.causes for e in one.evidence},
-        budget=worst_budget(judgement),
-        preemptions=preemptions,
-        per_request=preemptions / finished if preemptions is not None and finished else None,
+        engine=name,
+        budget=Budget() if name is None else judgement.budgets.get(name, Budget()),
+        longest=greatest(longest_of(budget) for budget in judgement.budgets.values()),
+        preemptions=rise_of(engine, roles.PREEMPTIONS),
+        per_request=ratio_of(engine),
         lasting=any(
             one.cause is Cause.PREEMPTION and one.severity is Severity.CRITICAL
             for one in judgement.causes
         ),
-        usage=usage,
-        usage_peak=greatest((usage, recalled.usage_peak)),
-        waiting=is_waiting(window),
-        running_peak=running_peak_of(judgement),
+        usage=now.usage,
+        usage_peak=greatest((now.usage, before.usage)),
+        waiting=is_waiting(engine),
+        running_peak=greatest((now.running, before.running)),
         serving=window.state is ServerState.SERVING,
         limits=window.limits,
         gpus=window.gpus,
@@ -206,9 +232,26 @@ def total_of(window: Window, role: str) -> float | None:
     return figure(sum(known)) if known else None
 
 
-def peak_of(window: Window, role: str) -> float | None:
-    """The greatest value of a gauge over all engines; None where no engine shows it."""
-    return greatest(e.gauges[role].greatest for e in window.engines.values() if role in e.gauges)
+def rise_of(engine: EngineWindow, role: str) -> float | None:
+    """The rise of a counter of one engine; None where it does not show it."""
+    return figure(engine.deltas.get(role))
+
+
+def ratio_of(engine: EngineWindow) -> float | None:
+    """Preemptions for each request that finished; None where none did, or it cannot be seen."""
+    preempted, finished = rise_of(engine, roles.PREEMPTIONS), rise_of(engine, roles.FINISHED)
+    return preempted / finished if preempted is not None and finished else None
+
+
+def peak_of(engine: EngineWindow, role: str) -> float | None:
+    """The greatest value of a gauge of one engine; None where it does not show it."""
+    gauge = engine.gauges.get(role)
+    return None if gauge is None else figure(gauge.greatest)
+
+
+def peaks_of(engine: EngineWindow) -> Peaks:
+    """How full the cache of one engine was in a window, and how many ran."""
+    return Peaks(usage=peak_of(engine, roles.KV_USAGE), running=peak_of(engine, roles.RUNNING))
 
 
 def greatest(values: Iterable[float | None]) -> float | None:
@@ -216,33 +259,44 @@ def greatest(values: Iterable[float | None]) -> float | None:
     return max((v for v in map(figure, values) if v is not None), default=None)
 
 
-def is_waiting(window: Window) -> bool | None:
-    """Whether requests waited; None where no engine shows it."""
-    peaks = [peak_of(window, role) for role in (roles.WAITING, roles.SWAPPED)]
-    peak = greatest(peaks)
+def is_waiting(engine: EngineWindow) -> bool | None:
+    """Whether requests of one engine waited; None where it does not show it."""
+    peak = greatest(peak_of(engine, role) for role in (roles.WAITING, roles.SWAPPED))
     return None if peak is None else peak > 0
 
 
-def running_peak_of(judgement: Judgement) -> float | None:
-    """The most requests that ran at once on the worst engine."""
-    name = worst_engine(judgement)
-    gauge = judgement.window.engines[name].gauges.get(roles.RUNNING) if name is not None else None
-    return None if gauge is None else figure(gauge.greatest)
+def longest_of(budget: Budget) -> float | None:
+    """Tokens that the largest requests of a window held (p99); None where none finished."""
+    prompt, output = figure(budget.prompt.p99), figure(budget.output.p99)
+    if prompt is not None and output is not None:
+        return prompt + output
+    share, capacity = figure(budget.largest_share), figure(budget.capacity)
+    return None if share is None or capacity is None else share * capacity
 
 
-def worst_budget(judgement: Judgement) -> Budget:
-    """The budget of the worst engine."""
-    name = worst_engine(judgement)
-    return Budget() if name is None else judgement.budgets.get(name, Budget())
+def worst_engine(judgement: Judgement, kept: str | None, tolerance: float) -> str | None:
+    """The engine with the most preemptions for each request; of equals the one that was fullest.
 
+    ``kept``, of the window before, stays the worst while it is beyond the tolerance: two that take
+    turns must not swing the advice.
+    """
+    engines = judgement.window.engines
+    if kept is not None and kept in engines and is_beyond(engines[kept], tolerance):
+        return kept
 
-def worst_engine(judgement: Judgement) -> str | None:
-    """The engine that preempted most; of equals the one whose cache was fullest."""
-
-    def badness(name: str) -> tuple[float, float]:
-        budget = judgement.budgets.get(name, Budget())
+    def badness(name: str) -> tuple[float, float, float]:
+        engine, budget = engines[name], judgement.budgets.get(name, Budget())
         capacity, peak = figure(budget.capacity), figure(budget.demand_peak)
-        preempted = figure(judgement.window.engines[name].deltas.get(roles.PREEMPTIONS))
-        return preempted or 0.0, peak / capacity if peak and capacity else 0.0
+        preempted, finished = (
+            rise_of(engine, role) or 0.0 for role in (roles.PREEMPTIONS, roles.FINISHED)
+        )
+        full = peak / capacity if peak and capacity else 0.0
+        return preempted / max(1.0, finished), full, peak_of(engine, roles.KV_USAGE) or 0.0
 
-    return max(sorted(judgement.window.engines), key=badness, default=None)
+    return max(sorted(engines), key=badness, default=None)
+
+
+def is_beyond(engine: EngineWindow, tolerance: float) -> bool:
+    """Whether the preemptions of one engine exceed what is tolerated for each finished request."""
+    preempted = rise_of(engine, roles.PREEMPTIONS) or 0.0
+    return preempted > tolerance * (rise_of(engine, roles.FINISHED) or 0.0)

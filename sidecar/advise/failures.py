@@ -70,7 +70,9 @@ def suspects(facts: Facts) -> tuple[str, ...]:
 
 
 def host_words(facts: Facts) -> str:
-    """Which of the two: the limit, or the host."""
+    """What ran out: the limit, the host, or the node that a monitor (kubelet, Ray, oomd) watches."""
+    if facts.first is not None and facts.first.kind is Kind.USERSPACE:
+        return "give the node more memory, or move one of the two away: a monitor of the whole node killed"
     if facts.first is not None and facts.first.kind is Kind.SYSTEM:
         return (
             "give the host more memory, or move a neighbour: a higher limit of the container does not"
@@ -125,12 +127,26 @@ def others_hold(facts: Facts) -> tuple[str, ...]:
         for gpu in cotenants(facts)
     ]
     if FREE_BELOW_WANTED in facts.signals:
-        told.append("start-up found less free memory on the device than it is to take")
+        told.append("start-up found less free memory than it is to take")
     if signals.ORPHANS_LEFT in facts.signals:
         told.append("processes of a dead server are left, and hold their GPU memory")
     if not told and facts.recalled.cotenant:
         told.append("others were on a GPU of this server a short while ago")
     return tuple(told)
+
+
+def free_words(facts: Facts) -> str:
+    """Whom to move: a log alone cannot tell a GPU from the host memory of a CPU backend."""
+    if not facts.gpus:
+        return "end or move other processes that hold the device's memory, orphans of a dead server first"
+    return "end or move the other processes on this server's GPUs, orphans of a dead server first"
+
+
+def free_verify(facts: Facts) -> str:
+    """How to see that the memory is free."""
+    if not facts.gpus:
+        return "the start finds the memory that it wants, and succeeds"
+    return "nvidia-smi lists this server alone on its GPUs, and the start or the load succeeds"
 
 
 def allocation_failed(facts: Facts) -> tuple[str, ...]:
@@ -179,6 +195,19 @@ def refused(facts: Facts) -> tuple[str, ...]:
     explicit = facts.limit(Limit.KV_CACHE_MEMORY_BYTES)
     told = () if explicit is None else (f"the cache was given {explicit:.0f} bytes on each GPU",)
     return ("a start was refused: no memory is left for the cache", *told)
+
+
+def more_gpus(facts: Facts) -> str:
+    """How to make room where nothing smaller is left; a size that was typed is looked at first."""
+    split = "split the model over more GPUs (--tensor-parallel-size), or add replicas"
+    if not refused(facts):
+        return split
+    if facts.limit(Limit.KV_CACHE_MEMORY_BYTES) is not None:
+        return f"see first whether --kv-cache-memory-bytes is meant to be so small; else {split}"
+    return (
+        f"{split}; a larger --gpu-memory-utilization helps only where memory of the GPU stays free,"
+        " which is not proven here"
+    )
 
 
 def does_not_fit(facts: Facts) -> tuple[str, ...]:

@@ -15,11 +15,8 @@ MOST_OF_GPU = 0.95
 MOST_OF_FREE = 0.5
 BYTES_SINCE = (0, 10, 2)
 """The first release with ``--kv-cache-memory-bytes``."""
-PARALLEL = (
-    Limit.TENSOR_PARALLEL_SIZE,
-    Limit.PIPELINE_PARALLEL_SIZE,
-    Limit.DATA_PARALLEL_SIZE,
-)
+GROWTH_SHARE = 0.01
+"""Share of a GPU by which the server's own memory may grow over the horizon and still stand still."""
 SIGHT_WORDS = {
     Sight.OTHER_NAMESPACE: "the driver's process ids are of another namespace",
     Sight.HIDDEN: "the driver does not list who holds it",
@@ -34,16 +31,38 @@ def why_no_headroom(facts: Facts) -> str | None:
     cannot be seen they cannot be excluded.
     """
     if not facts.gpus or not facts.gpus_fresh:
-        return "no GPU memory was read in this window: free memory is not proven"
+        return "no device memory was read in this window: free memory is not proven"
     own = [gpu for gpu in facts.gpus if gpu.expected]
     if not own:
         return "no GPU is known to hold this server"
-    wanted = math.prod(facts.limit(limit) or 1.0 for limit in PARALLEL)
+    wanted = spanned(facts)
+    if wanted is None:
+        return "how many GPUs the server spans is not known"
     if wanted > len(own):
         return f"the server spans {wanted:.6g} GPUs, and memory is seen on {len(own)} only"
-    return next(
-        (why for gpu in own if (why := why_not_on(gpu)) is not None), None
-    ) or why_not_at_all(facts)
+    return (
+        next((why for gpu in own if (why := why_not_on(gpu)) is not None), None)
+        or next((why for gpu in own if (why := why_growing(gpu, facts)) is not None), None)
+        or why_not_at_all(facts)
+    )
+
+
+def spanned(facts: Facts) -> float | None:
+    """GPUs that the server spans; None where a size is not known: a default cannot be told from that."""
+    tensor = facts.limit(Limit.TENSOR_PARALLEL_SIZE)
+    pipeline = facts.limit(Limit.PIPELINE_PARALLEL_SIZE)
+    if not tensor or not pipeline:
+        return None
+    return tensor * pipeline * (facts.limit(Limit.DATA_PARALLEL_SIZE) or 1.0)
+
+
+def why_growing(gpu: GpuBudget, facts: Facts) -> str | None:
+    """Whether the server itself takes more and more of the GPU: what is free now it takes soon."""
+    total, size = figure(gpu.total) or 0.0, figure(gpu.vllm)
+    least = facts.recalled.least_own.get(gpu.index)
+    if size is None or least is None or size - least <= GROWTH_SHARE * total:
+        return None
+    return f"GPU {gpu.index}: the server's own memory grew by {say_bytes(size - least)}"
 
 
 def why_not_on(gpu: GpuBudget) -> str | None:
@@ -63,7 +82,7 @@ def why_unseen(gpu: GpuBudget) -> str | None:
     if gpu.cotenant is None:
         return f"{name}: others' memory is not known"
     if gpu.cotenant != 0:
-        return f"{name}: others hold {say_bytes(figure(gpu.cotenant) or 0.0)}"
+        return f"{name}: others held {say_bytes(figure(gpu.cotenant) or 0.0)} in this window"
     return None
 
 
@@ -75,6 +94,11 @@ def why_too_little(gpu: GpuBudget) -> str | None:
         return f"{name}: its memory is not known"
     if free is None:
         return f"{name} was not watched for long enough to know what stays free"
+    if gpu.cotenant_durable is None:
+        return f"{name}: whose it was could not be seen all through the last ten minutes"
+    if gpu.cotenant_durable != 0:
+        held = say_bytes(figure(gpu.cotenant_durable) or 0.0)
+        return f"{name}: others held {held} within the last ten minutes"
     if free <= max(LEAST_FREE_BYTES, LEAST_FREE_SHARE * total):
         return f"{name}: no more than {say_bytes(free)} stayed free"
     if room_on(gpu) < MIB:

@@ -10,12 +10,11 @@ from sidecar.model.vocabulary import Cause
 HOLD_WINDOWS = 3
 """Windows in a row that another lever must be called for before it takes the place."""
 QUIET_WINDOWS = 4
-"""Windows in a row without preemption, while requests still wait, that end the advice: a sustained
-thrash has single ones, V1 counts late."""
+"""Windows in a row that call for nothing and end the advice: a sustained thrash has single ones, V1
+counts late, and a load that comes in bursts is calm between them."""
 HORIZON_WINDOWS = 12
 """Windows for which a lever that was left does not come back, while it is about preemption."""
-BUSY_USE = 0.9
-NEAR = 1 / 3
+NEAR = 1 / 2
 """Figures that differ by less are the same step: a mean over one window moves by as much."""
 HELD = "not called for by this window alone; of a window shortly before:"
 SETTLING = "the evidence changes from window to window: no lever until it holds still"
@@ -27,7 +26,8 @@ class Steady:
 
     ``last``: the lever that was shown last, ``idle`` windows ago; it outlives windows that show none.
     ``rival`` was called for instead in ``held`` windows in a row; ``stale``: windows in a row in which
-    ``last`` was not. ``left``: levers that gave way, with the windows since.
+    ``last`` was not. ``left``: levers that gave way, with the windows since. ``far``: windows in a row
+    in which the figure of the step was quite another than the one that is shown.
     """
 
     shown: Advice = field(default_factory=lambda: Advice(Lever.NONE))
@@ -36,12 +36,13 @@ class Steady:
     rival: Lever | None = None
     held: int = 0
     stale: int = 0
+    far: int = 0
     left: dict[Lever, int] = field(default_factory=dict)
 
     def reset(self) -> None:
         """Forget: the configuration has changed, or a failure has."""
         self.shown, self.last, self.idle = Advice(Lever.NONE), Lever.NONE, 0
-        self.rival, self.held, self.stale = None, 0, 0
+        self.rival, self.held, self.stale, self.far = None, 0, 0, 0
         self.left.clear()
 
     def settle(self, fresh: Advice, facts: Facts) -> Advice:
@@ -53,8 +54,19 @@ class Steady:
         self.last, self.idle = self.shown.lever, 0
         if self.shown is before:
             return with_words(before, (HELD,))
-        self.shown = keep_figure(before, self.shown)
+        self.shown = self.keep_figure(before, self.shown)
         return self.shown
+
+    def keep_figure(self, before: Advice, now: Advice) -> Advice:
+        """The step as it was said before, until another figure has held for several windows."""
+        if not is_same_step(before, now):
+            self.far = 0
+            return now
+        self.far = self.far + 1 if is_far(before, now) else 0
+        if self.far >= HOLD_WINDOWS:
+            self.far = 0
+            return now
+        return replace(now, step=before.step, step_words=before.step_words)
 
     def age(self) -> None:
         """A window has passed."""
@@ -80,14 +92,8 @@ class Steady:
         return self.weigh(before, fresh, again)
 
     def let_fade(self, fresh: Advice, facts: Facts) -> Advice:
-        """Nothing is called for: at once where the load is gone, else after a few such windows."""
-        quiet = facts.waiting is False and (facts.usage or 0.0) < BUSY_USE
-        if (
-            quiet
-            or not facts.serving
-            or self.held >= QUIET_WINDOWS
-            or must_go(self.shown.lever, facts)
-        ):
+        """Nothing is called for: at once where the server is gone, else after a few such windows."""
+        if not facts.serving or self.held >= QUIET_WINDOWS or must_go(self.shown.lever, facts):
             return fresh
         return self.shown if self.shown.lever is not Lever.NONE else fresh
 
@@ -97,7 +103,7 @@ class Steady:
         A former lever that is not called for any more is shown a few windows longer, but does not
         come back after windows that showed none.
         """
-        still = self.shown if self.shown.lever is before and self.stale < HOLD_WINDOWS else None
+        still = self.shown if self.shown.lever is before and self.stale < QUIET_WINDOWS else None
         kept = again or still
         if fresh.lever in self.left:
             return kept or Advice(Lever.NONE, because=(SETTLING,))
@@ -113,21 +119,29 @@ class Steady:
         return fresh
 
 
-def keep_figure(before: Advice, now: Advice) -> Advice:
-    """The step as it was said before, while the present one is about the same, or has no figure.
+def is_same_step(before: Advice, now: Advice) -> bool:
+    """Whether a figure that was shown may stand for the present one, near or far.
 
-    What may be taken of free memory is always the present figure.
+    What may be taken of free memory is always the present figure, and a context must never be shorter
+    than the requests that were seen since.
     """
     was, step = before.step, now.step
     if now.lever is Lever.RAISE_KV_CACHE_MEMORY or before.lever is not now.lever:
-        return now
+        return False
     if was is None or step is None or was.value is None:
-        return now
+        return False
     if was.setting is not step.setting or was.now != step.now:
-        return now
-    if step.value is not None and abs(was.value - step.value) > NEAR * was.value:
-        return now
-    return replace(now, step=was, step_words=before.step_words)
+        return False
+    longer = step.value is not None and step.value > was.value
+    return not (now.lever is Lever.LOWER_MAX_MODEL_LEN and longer)
+
+
+def is_far(before: Advice, now: Advice) -> bool:
+    """Whether the two figures of one step differ by more than half of the one that is shown."""
+    was, step = before.step, now.step
+    if was is None or step is None or was.value is None or step.value is None:
+        return False
+    return abs(was.value - step.value) > NEAR * was.value
 
 
 def is_about_pressure(facts: Facts) -> bool:

@@ -1,8 +1,9 @@
 """When preemption beyond the tolerance calls for a lever."""
 
 import math
+from statistics import median
 
-from sidecar.advise.facts import Facts, figure
+from sidecar.advise.facts import Facts, figure, greatest, longest_of
 from sidecar.advise.failures import (
     does_not_fit,
     floor_of_tokens,
@@ -21,6 +22,8 @@ LENGTH_SLACK = 1.5
 """``max_model_len`` is well above what requests use from this on."""
 LENGTH_ROOM = 1.25
 LENGTH_GRAIN = 256
+LENGTH_WINDOWS = 3
+"""Windows with finished requests that must be seen before a shorter context is advised."""
 AGAIN_AND_AGAIN = 1.0
 """Preemptions per finished request from which every request is thrown out about once."""
 WATERMARK_SINCE = (0, 24)
@@ -92,12 +95,8 @@ def one_is_large(facts: Facts) -> tuple[str, ...]:
 
 
 def longest_used(facts: Facts) -> float | None:
-    """Tokens that the largest requests of the window held (p99)."""
-    prompt, output = figure(facts.budget.prompt.p99), figure(facts.budget.output.p99)
-    if prompt is not None and output is not None:
-        return prompt + output
-    share, capacity = figure(facts.budget.largest_share), figure(facts.budget.capacity)
-    return None if share is None or capacity is None else share * capacity
+    """Tokens that the largest requests of this window and of those of the horizon held (p99)."""
+    return greatest((longest_of(facts.budget), facts.longest, facts.recalled.longest))
 
 
 def why_not_shorter(facts: Facts) -> str | None:
@@ -107,6 +106,9 @@ def why_not_shorter(facts: Facts) -> str | None:
     now, used = facts.limit(Limit.MAX_MODEL_LEN), longest_used(facts)
     if now is None or used is None:
         return "max_model_len, or what requests use of it, is not known"
+    seen = facts.recalled.lengths + (longest_of(facts.budget) is not None)
+    if seen < LENGTH_WINDOWS:
+        return f"requests finished in {seen} windows only: how long they get is not known yet"
     shorter = shorter_length(facts)
     if now < LENGTH_SLACK * used or shorter is None:
         return f"requests use {used:.0f} of {now:.0f} tokens: a shorter context would refuse them"
@@ -218,7 +220,7 @@ def too_many_at_once(facts: Facts) -> tuple[str, ...]:
     if not facts.is_pressed:
         return ()
     told = list(pressed(facts))
-    each, holds = figure(facts.budget.per_running), figure(facts.budget.safe_concurrency)
+    each, holds = figure(facts.budget.per_running), median_holds(facts)
     peak = most_that_ran(facts)
     if peak is not None and (holds is None or holds > peak):
         told.append(f"blocks were taken back while no more than {say_number(peak)} requests ran")
@@ -248,26 +250,37 @@ def most_that_ran(facts: Facts) -> float | None:
     return peak if peak is not None and peak > 1 else None
 
 
-def what_cache_holds(facts: Facts) -> float | None:
-    """Requests that the cache holds at once, at the present mix.
+def median_holds(facts: Facts) -> float | None:
+    """Requests that the cache holds at once: the median over the windows of this spell of pressure.
 
-    No more than ran when blocks were taken back: the mean of a window in which requests were young
-    promises too much.
+    The mix of one window swings: requests that just began hold little, those left of a load that
+    drains much.
     """
-    holds, peak = figure(facts.budget.safe_concurrency), most_that_ran(facts)
+    now = figure(facts.budget.safe_concurrency)
+    known = facts.recalled.holds if now is None else (*facts.recalled.holds, now)
+    return figure(median(known)) if known else None
+
+
+def what_cache_holds(facts: Facts) -> float | None:
+    """Requests that the cache holds at once, and no more than ran when blocks were taken back."""
+    holds, peak = median_holds(facts), most_that_ran(facts)
     if holds is None:
         return None
     return holds if peak is None else min(holds, peak)
 
 
 def fewer(facts: Facts) -> float | None:
-    """What the cache holds, at least 1, and less than now; None if it is not known."""
-    holds = what_cache_holds(facts)
+    """What the cache holds, at least 1, and less than now; None if it is not known.
+
+    Where no more are admitted than that, the mean promises too much: one less than ran.
+    """
+    holds, now, peak = median_holds(facts), admitted(facts), most_that_ran(facts)
     if holds is None:
         return None
-    known = (admitted(facts), most_that_ran(facts))
-    below = [most - 1 for most in known if most is not None]
-    return max(1.0, min([float(math.floor(holds)), *below]))
+    value = float(math.floor(holds))
+    if now is not None and value >= now:
+        value = min(now if peak is None else peak, now) - 1
+    return max(1.0, value)
 
 
 def why_not_fewer(facts: Facts) -> str | None:

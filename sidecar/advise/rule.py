@@ -24,7 +24,7 @@ class Row:
     """One lever. ``calls``: the evidence for it in words, empty where there is none.
 
     ``forbids``: why not, where something calls for it. ``step``: the smallest sensible change.
-    ``words``: the step for people, in front of its figures. ``cost``, ``verify``, ``rollback``: plain
+    ``words``: the step for people, behind its figures. ``cost``, ``verify``, ``rollback``: plain
     words. ``must_go_at_once``: where it is forbidden it is not shown a window longer.
     """
 
@@ -32,7 +32,7 @@ class Row:
     calls: Callable[[Facts], tuple[str, ...]]
     words: str | Callable[[Facts], str]
     cost: str
-    verify: str
+    verify: str | Callable[[Facts], str]
     rollback: str
     forbids: Callable[[Facts], str | None] = never_forbidden
     step: Callable[[Facts], Step] = no_figure

@@ -29,6 +29,13 @@ def fewer_tokens(facts: Facts) -> tuple[str, ...]:
     return failures.activations_crowd(facts) or pressure.prefills_dominate(facts)
 
 
+def larger_cache(facts: Facts) -> str:
+    """How to see that more GPUs helped: a start that was refused has no preemptions to count."""
+    if facts.is_pressed:
+        return f"start-up tells a larger cache for each GPU, and {FALL}"
+    return "the start succeeds, and tells a cache that holds at least one request of max_model_len"
+
+
 ROWS: tuple[Row, ...] = (
     Row(
         lever=Lever.RAISE_HOST_MEMORY_LIMIT,
@@ -49,10 +56,10 @@ ROWS: tuple[Row, ...] = (
     Row(
         lever=Lever.FREE_COTENANT_MEMORY,
         calls=failures.others_hold,
-        words="end or move the other processes on this server's GPUs, orphans of a dead server first",
-        cost="the others lose their place on the card",
-        verify="nvidia-smi lists this server alone on its GPUs, and the start or the load succeeds",
-        rollback="let the others back, on another card",
+        words=failures.free_words,
+        cost="the others lose their place on the device",
+        verify=failures.free_verify,
+        rollback="let the others back, on another device",
     ),
     Row(
         lever=Lever.LOWER_GPU_MEMORY_UTILIZATION,
@@ -141,9 +148,9 @@ ROWS: tuple[Row, ...] = (
     Row(
         lever=Lever.ADD_PARALLELISM,
         calls=pressure.nothing_else,
-        words="split the model over more GPUs (--tensor-parallel-size), or add replicas",
+        words=failures.more_gpus,
         cost=f"more GPUs, and communication between them in every step: {BENCHMARK}",
-        verify=f"start-up tells a larger cache for each GPU, and {FALL}",
+        verify=larger_cache,
         rollback=RESTORE,
     ),
 )

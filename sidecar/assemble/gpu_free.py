@@ -1,38 +1,55 @@
-"""Readings of one GPU's free memory over time -> how much of it stays free. Pure.
+"""Readings of one GPU over time -> how much of it stays free, and the most that others held. Pure.
 
 What is free now says little: a co-tenant comes and goes, and while the server starts, sleeps or is
 dead the card is emptier than it will be. Only the least that was free while the server served is
-proven, and only once that was watched for long enough.
+proven, and only once that was watched over the whole horizon.
 """
 
 from collections import deque
 from dataclasses import dataclass, field
 
 HORIZON_S = 600.0
-"""Seconds of watching that the least is taken over."""
-LEAST_WATCHED_S = HORIZON_S / 4
-"""Seconds of the horizon that must have been watched before anything is said."""
+"""Seconds of watching that the least is taken over; before they are full nothing is said."""
+UNWATCHED_MOST_S = 30.0
+"""Seconds that may be missing between them: a reading that failed now and then, no more."""
 SLOT_S = 10.0
 """Seconds that share one minimum, so that what is kept does not grow with the clock."""
 STEP_MOST_S = 60.0
 """Seconds that two readings in a row prove at most: nobody knows what was between them."""
 
 
+@dataclass(frozen=True, slots=True)
+class Durable:
+    """The horizon in bytes: the least that was free, and the most that others held.
+
+    ``others`` is None if once it could not be seen.
+    """
+
+    free: int
+    others: int | None
+
+
 @dataclass(slots=True)
 class Slot:
-    """The least of ten watched seconds, in bytes; ``at`` is when it was last added to."""
+    """Ten watched seconds, in bytes. It began after ``began`` watched seconds, at ``since``.
+
+    ``others`` is None before they were looked for; ``unseen``: once they could not be seen.
+    """
 
     number: int
+    began: float
+    since: float
     least: int
-    at: float
+    others: int | None = None
+    unseen: bool = False
 
 
 @dataclass(slots=True)
 class FreeWatch:
-    """The free memory of one GPU while the server serves.
+    """One GPU while the server serves.
 
     Time counts only while it is watched: a gap (a lost GPU, a hung driver) neither adds to it nor
-    lets a minimum grow old. ``watched``: seconds so far.
+    lets what was seen grow old. ``watched``: seconds so far.
     """
 
     watched: float = 0.0
@@ -56,20 +73,32 @@ class FreeWatch:
         self.last = at
         number = int(self.watched // SLOT_S)
         if self.slots and self.slots[-1].number == number:
-            slot = self.slots[-1]
-            slot.least, slot.at = min(slot.least, free), at
+            self.slots[-1].least = min(self.slots[-1].least, free)
         else:
-            self.slots.append(Slot(number, free, at))
+            self.slots.append(Slot(number, self.watched, at, free))
         # The slot in which the horizon begins is kept whole.
-        while self.slots[0].number < number - int(HORIZON_S / SLOT_S):
+        while len(self.slots) > 1 and self.slots[1].began <= self.watched - HORIZON_S:
             self.slots.popleft()
 
-    def durable(self, at: float) -> int | None:
-        """The least over the horizon; None if too little of the time before ``at`` was watched.
+    def see_others(self, held: int | None) -> None:
+        """Others hold ``held`` bytes by the last reading; None: that cannot be seen."""
+        if not self.slots:
+            return
+        slot = self.slots[-1]
+        slot.unseen |= held is None
+        slot.others = max(slot.others or 0, held or 0)
 
-        That is told to the length of a slot.
-        """
-        recent = next((slot for slot in self.slots if at - slot.at < HORIZON_S), None)
-        if recent is None or self.watched - recent.number * SLOT_S < LEAST_WATCHED_S:
+    def durable(self, at: float) -> Durable | None:
+        """The horizon before ``at``; None if not all of it was watched, while the server served."""
+        if not self.slots:
             return None
-        return min(slot.least for slot in self.slots)
+        first = self.slots[0]
+        watched = self.watched - first.began
+        if watched < HORIZON_S or at - first.since - watched > UNWATCHED_MOST_S:
+            return None
+        held = [None if slot.unseen else slot.others for slot in self.slots]
+        known = [size for size in held if size is not None]
+        return Durable(
+            free=min(slot.least for slot in self.slots),
+            others=max(known) if len(known) == len(held) else None,
+        )

@@ -11,9 +11,8 @@ where our own pids are the host's can the server's be told from anybody else's. 
   listed pid is the server's and only sizes are missing, ``cotenant`` is 0: the list names everybody.
 """
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from sidecar.assemble.gpu_free import FreeWatch
 from sidecar.assemble.process_roles import is_engine, is_server, orphans_among
@@ -30,15 +29,6 @@ LISTINGS_TO_GROW = 6
 the host's are looked through at every fifth only."""
 
 
-class Placement(StrEnum):
-    """What is odd about where the server runs."""
-
-    IDLE_WHILE_SERVING = "idle_while_serving"
-    """Tokens flow, and no GPU that holds the server's processes works."""
-    MEMORY_ELSEWHERE = "memory_elsewhere"
-    """The server is on other GPUs than those that were configured."""
-
-
 @dataclass(frozen=True, slots=True)
 class Parties:
     """Pids of the driver's lists by whose they are. ``strange``: not ours for certain."""
@@ -50,12 +40,16 @@ class Parties:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """One GPU's memory by whose it is; see ``GpuBudget``."""
+    """One GPU's memory by whose it is; see ``GpuBudget``.
+
+    ``strangers``: the least that others hold without the orphans, 0 where none are known.
+    """
 
     sight: Sight
     vllm: int | None = None
     cotenant: int | None = None
     orphans: int | None = None
+    strangers: int = 0
 
 
 @dataclass(slots=True)
@@ -67,6 +61,7 @@ class Gpus:
     lists; those in ``lingering`` were listed after they had left, so that they are dead and hold on.
     ``listings``: how many there were; ``since`` how many when a pid appeared on a GPU.
     ``homes``: GPUs with the server's processes on them, by index. ``free``: by index and UUID.
+    ``judged``: whose memory the last reading shows was told.
     """
 
     reading: NvmlReading | None = None
@@ -82,10 +77,12 @@ class Gpus:
     homes: set[int] = field(default_factory=set)
     shown: tuple[Gpu, ...] = ()
     free: dict[tuple[int, str], FreeWatch] = field(default_factory=dict)
+    judged: bool = True
 
     def feed(self, reading: NvmlReading, at: Instant, *, serves: bool) -> None:
         """The GPUs were read. ``serves``: the server serves, awake; else free memory proves nothing."""
         self.reading, self.shown, self.serves = reading, reading.gpus, serves
+        self.judged = False
         listed = frozenset(one.pid for gpu in reading.gpus for one in gpu.processes or ())
         self.vanished &= listed
         self.lingering = self.vanished
@@ -107,6 +104,23 @@ class Gpus:
             watch.miss()
         else:
             watch.see(at.monotonic, gpu.free)
+
+    def judge(self) -> Mapping[int, Split]:
+        """Whose memory it is on each GPU, once for every reading: empty if none has come since.
+
+        To be asked when a tick's samples are all in: who is on a GPU and who belongs to the server
+        are read apart, and in any order.
+        """
+        if self.judged or self.reading is None:
+            return {}
+        self.judged = True
+        parties = self.parties()
+        told = {}
+        for gpu in self.reading.gpus:
+            whose = told[gpu.index] = split(gpu, self.processes, parties)
+            is_seen = whose.sight is Sight.SEEN
+            self.free[gpu.index, gpu.uuid].see_others(whose.cotenant if is_seen else None)
+        return told
 
     def miss(self) -> None:
         """The GPUs could not be read: what they were before says nothing of now."""
@@ -166,7 +180,8 @@ class Gpus:
     def budget(self, gpu: Gpu, parties: Parties, at: Instant) -> GpuBudget:
         """One GPU. In MIG mode what is free on the card is not free for an instance of it."""
         whose = split(gpu, self.processes, parties)
-        durable = self.free[gpu.index, gpu.uuid].durable(at.monotonic)
+        is_blind = gpu.mig or gpu.lost or gpu.free is None
+        durable = None if is_blind else self.free[gpu.index, gpu.uuid].durable(at.monotonic)
         return GpuBudget(
             index=gpu.index,
             total=gpu.total,
@@ -176,7 +191,8 @@ class Gpus:
             vllm=whose.vllm,
             cotenant=whose.cotenant,
             orphans=whose.orphans,
-            free_durable=None if gpu.mig or gpu.lost or gpu.free is None else durable,
+            free_durable=None if durable is None else durable.free,
+            cotenant_durable=None if durable is None else durable.others,
             utilization=gpu.utilization,
             sight=whose.sight,
             mig=gpu.mig,
@@ -239,15 +255,24 @@ def split_by_pid(gpu: Gpu, processes: Iterable[GpuProcess], parties: Parties) ->
             others.append(one.used)
         else:
             unsure.append(one.used)
-    least = add(orphaned + others, at_least=True) or None
-    orphans = add(orphaned)
+    if gpu.mig and others and not unsure:
+        # They are on the same card, perhaps on another instance, which takes nothing from ours.
+        least = add(orphaned, at_least=True) or None
+        return Split(Sight.HIDDEN, add(own), least, add(orphaned))
+    whose = split_sizes(gpu, own, orphaned, others)
     if unsure:
         sight = Sight.HIDDEN if parties.own else Sight.NO_SERVER
-        return Split(sight, None, least, orphans)
-    vllm, cotenant = add(own), add(orphaned + others)
-    if gpu.mig and others:
-        # They are on the same card, perhaps on another instance, which takes nothing from ours.
-        return Split(Sight.HIDDEN, vllm, add(orphaned, at_least=True) or None, orphans)
+        least = add(orphaned + others, at_least=True) or None
+        whose = Split(sight, None, least, add(orphaned))
+    return replace(whose, strangers=0 if gpu.mig else add(others, at_least=True) or 0)
+
+
+def split_sizes(
+    gpu: Gpu, own: list[int | None], orphaned: list[int | None], others: list[int | None]
+) -> Split:
+    """Whose the memory is where everybody who is listed is known."""
+    vllm, cotenant, orphans = add(own), add(orphaned + others), add(orphaned)
+    least = add(orphaned + others, at_least=True) or None
     if vllm is None or cotenant is None:
         return Split(Sight.HIDDEN, vllm, least if cotenant is None else cotenant, orphans)
     if gpu.used is not None and gpu.used - vllm - cotenant > UNSEEN_BYTES:
@@ -261,44 +286,3 @@ def add(sizes: Iterable[int | None], *, at_least: bool = False) -> int | None:
     if None in known and not at_least:
         return None
     return sum(size for size in known if size is not None)
-
-
-def placement(
-    gpus: Iterable[GpuBudget],
-    *,
-    tokens_flow: bool,
-    configured: Collection[int] | None = None,
-) -> tuple[Placement, ...]:
-    """What is odd about where the server runs; empty where nothing is, or nothing can be told.
-
-    ``gpus``: of a window, whose ``utilization`` is the mean over its samples. ``tokens_flow``: tokens
-    were made all through the window; a single short answer may fall between two samples.
-    ``configured``: indexes of the GPUs that the server was given, None where that is not known.
-    """
-    every = tuple(gpus)
-    homes = [gpu for gpu in every if gpu.expected]
-    found = []
-    if tokens_flow and homes and all(gpu.utilization == 0 for gpu in homes):
-        found.append(Placement.IDLE_WHILE_SERVING)
-    if configured is not None and is_elsewhere(every, configured, tokens_flow=tokens_flow):
-        found.append(Placement.MEMORY_ELSEWHERE)
-    return tuple(found)
-
-
-def is_elsewhere(
-    gpus: Collection[GpuBudget], configured: Collection[int], *, tokens_flow: bool
-) -> bool:
-    """Whether the server is on a GPU outside of those configured.
-
-    It is seen there; or it makes tokens, and every GPU that was configured shows that it is not on
-    it, since only those are read.
-    """
-    if any(gpu.expected and gpu.index not in configured for gpu in gpus):
-        return True
-    inside = {gpu.index: gpu for gpu in gpus if gpu.index in configured}
-    return (
-        tokens_flow
-        and bool(configured)
-        and all(index in inside for index in configured)
-        and all(gpu.sight is Sight.SEEN and not gpu.expected for gpu in inside.values())
-    )

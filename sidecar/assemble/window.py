@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from sidecar.assemble.counters import COUNTERS, Rise, add
 from sidecar.assemble.gauges import Gauge
-from sidecar.model.budget import GpuBudget
+from sidecar.assemble.gpus import Split
+from sidecar.model.budget import GpuBudget, Sight
 from sidecar.model.evidence import Evidence
 from sidecar.model.limits import Limits
 from sidecar.model.readings import (
@@ -24,6 +25,8 @@ from sidecar.model.window import EngineWindow, SourceWindow, Window
 
 MAX_EVIDENCE = 1000
 """Pieces of evidence kept per window; incidents deduplicate, so a real window holds a few."""
+SIGHTS = (Sight.SEEN, Sight.HIDDEN, Sight.NO_SERVER, Sight.OTHER_NAMESPACE)
+"""Best first: the worst of a window's readings is what the window saw."""
 
 
 @dataclass(slots=True)
@@ -65,6 +68,34 @@ class EngineSpan:
 
 
 @dataclass(slots=True)
+class GpuSpan:
+    """Whose one GPU's memory was over the open window: the worst sight, and the most of strangers.
+
+    ``untold``: at a reading it could not be told how much others held.
+    """
+
+    sight: Sight = Sight.SEEN
+    strangers: int = 0
+    untold: bool = False
+
+    def add(self, whose: Split) -> None:
+        """Add one reading."""
+        self.sight = max(self.sight, whose.sight, key=SIGHTS.index)
+        self.strangers = max(self.strangers, whose.strangers)
+        self.untold |= whose.cotenant is None
+
+    def over(self, gpu: GpuBudget) -> GpuBudget:
+        """The GPU as it is now, with what was seen before in the window."""
+        others = max(gpu.cotenant or 0, self.strangers)
+        is_told = gpu.cotenant is not None and not self.untold
+        return replace(
+            gpu,
+            sight=max(self.sight, gpu.sight, key=SIGHTS.index),
+            cotenant=others if is_told else others or None,
+        )
+
+
+@dataclass(slots=True)
 class OpenWindow:
     """What has been seen so far of the window that ends at ``end`` (unix seconds)."""
 
@@ -88,6 +119,7 @@ class OpenWindow:
     kills_unattributed: bool = False
     generation: str | None = None
     gpus: dict[int, Gauge] = field(default_factory=dict)
+    whose: dict[int, GpuSpan] = field(default_factory=dict)
     info: Mapping[str, str] = field(default_factory=dict)
     phase: Phase = Phase.UNKNOWN
 
@@ -125,6 +157,17 @@ class OpenWindow:
                 self.gpus[gpu.index].add(gpu.utilization)
             else:
                 self.gpus[gpu.index] = Gauge.of(gpu.utilization)
+
+    def add_whose(self, told: Mapping[int, Split]) -> None:
+        """Add whose the GPUs' memory is by one reading."""
+        for index, whose in told.items():
+            self.whose.setdefault(index, GpuSpan()).add(whose)
+
+    def over_window(self, gpu: GpuBudget) -> GpuBudget:
+        """One GPU over the window: a co-tenant that left before its end was there."""
+        busy = self.gpus.get(gpu.index)
+        seen = self.whose.get(gpu.index, GpuSpan()).over(gpu)
+        return replace(seen, utilization=None if busy is None else busy.spread().mean)
 
     def add_evidence(self, evidence: Evidence) -> None:
         """Add one piece of evidence."""
@@ -173,7 +216,7 @@ class OpenWindow:
         """The window as it is judged.
 
         ``extra``: the root of what could not be explained in it. ``limits``: what is known of them
-        now. ``gpus``: as they are now, but for their utilization, which is the mean over the window.
+        now. ``gpus``: as they are now; what was seen of them in the window is added to it.
         """
         sources = self.readings.keys() | self.faults.keys()
         busy = {index: gauge.spread().mean for index, gauge in sorted(self.gpus.items())}
@@ -209,7 +252,7 @@ class OpenWindow:
             records_lost=self.records_useless,
             naming_generation=self.generation,
             limits={} if limits is None else limits,
-            gpus=tuple(replace(gpu, utilization=busy.get(gpu.index)) for gpu in gpus),
+            gpus=tuple(self.over_window(gpu) for gpu in gpus),
             gpu_utilization=busy,
             info=self.info,
         )

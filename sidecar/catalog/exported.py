@@ -241,15 +241,16 @@ THROUGHPUT = gauge(
 GPU_MEMORY = gauge(
     "gpu_memory_bytes",
     "GPU memory by NVML at the last tick. Reserved is the driver's own part. Vllm is held by the "
-    "server's processes and cotenant by any other, orphans of a dead server among them, at the end of "
-    "the last closed window; both are absent where the driver or our namespace does not tell whose.",
+    "server's processes at the end of the last closed window; cotenant is the most that any other held "
+    "in it, orphans of a dead server at its end among them. Both are absent where the driver or our "
+    "namespace does not tell whose.",
     GPU,
     Label("kind", ("total", "used", "free", "reserved", "vllm", "cotenant")),
 )
 GPU_FREE_DURABLE = gauge(
     "gpu_free_durable_bytes",
-    "Least GPU memory by NVML that was free over the last ten minutes of serving; absent before they "
-    "were watched for long enough.",
+    "Least GPU memory by NVML that was free over the last ten minutes of serving; absent until all ten "
+    "were watched, and again where more than half a minute of them was missed.",
     GPU,
 )
 GPU_UTILIZATION = gauge(

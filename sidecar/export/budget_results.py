@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from sidecar.catalog import vllm_metrics as roles
+from sidecar.derive.placement import find_placement
 from sidecar.export.values import Json, number, numbers, order_engine, plain_engine, plain_words
 from sidecar.model.advice import Advice, Step
 from sidecar.model.budget import Budget, GpuBudget, Lengths
@@ -89,7 +90,7 @@ def limits_result(limits: Limits) -> dict[str, Json]:
 
 
 def gpu_budget_result(gpu: GpuBudget) -> dict[str, Json]:
-    """One GPU and whose its memory is, in bytes; ``sight`` says whether that can be seen."""
+    """One GPU and whose its memory is, in bytes; ``sight`` says whether that could be seen."""
     return {
         "index": gpu.index,
         **numbers(
@@ -102,6 +103,7 @@ def gpu_budget_result(gpu: GpuBudget) -> dict[str, Json]:
                 "cotenant": gpu.cotenant,
                 "orphans": gpu.orphans,
                 "free_durable": gpu.free_durable,
+                "cotenant_durable": gpu.cotenant_durable,
                 "utilization": gpu.utilization,
             }
         ),
@@ -110,6 +112,11 @@ def gpu_budget_result(gpu: GpuBudget) -> dict[str, Json]:
         "lost": gpu.lost,
         "expected": gpu.expected,
     }
+
+
+def placement_result(window: Window) -> list[Json]:
+    """What is odd about where the server runs, in closed words; empty where nothing is seen."""
+    return [found.value for found in find_placement(window)]
 
 
 def step_result(step: Step | None, words: str) -> Json:

@@ -15,6 +15,7 @@ from sidecar.export.budget_results import (
     gpu_budget_result,
     lever_result,
     limits_result,
+    placement_result,
 )
 from sidecar.export.values import Json, number, numbers, order_engine, plain_engine, plain_text
 from sidecar.model.evidence import Evidence, Parties
@@ -126,6 +127,7 @@ def window_result(judgement: Judgement) -> dict[str, Json]:
         "lever": lever_result(judgement.advice),
         "limits": limits_result(window.limits),
         "gpus": [gpu_budget_result(gpu) for gpu in window.gpus[:GPU_LIMIT]],
+        "placement": placement_result(window),
         "state": window.state.value,
         "phase": window.phase.value,
         "partial": window.partial,

@@ -8,6 +8,7 @@ from sidecar.catalog import signals
 from sidecar.catalog import vllm_metrics as roles
 from sidecar.catalog.words import LEVERS, say_kind
 from sidecar.derive import latency
+from sidecar.derive.placement import Placement, find_placement
 from sidecar.export.values import plain_words
 from sidecar.model.advice import Advice, Lever
 from sidecar.model.evidence import Evidence
@@ -54,6 +55,10 @@ SIGNAL_WORDS: Mapping[str, str] = {
     ),
 }
 """What a sign means, where its name alone would not tell somebody what to do."""
+PLACEMENT_WORDS: Mapping[Placement, str] = {
+    Placement.IDLE_WHILE_SERVING: "tokens flow, but no GPU that holds the server shows any work",
+    Placement.MEMORY_ELSEWHERE: "the server is on other GPUs than those it was given",
+}
 
 
 def iso_time(unix: float) -> str:
@@ -205,7 +210,8 @@ def window_line(judgement: Judgement) -> str:
     severity = "" if judgement.severity is None else f" ({judgement.severity.value})"
     partial = ", partial window" if judgement.window.partial else ""
     end = iso_time(judgement.window.end)
-    return f"{end} {judgement.verdict.value}{severity}: {explain(judgement)}{partial}"
+    odd = "".join(f"; {PLACEMENT_WORDS[one]}" for one in find_placement(judgement.window))
+    return f"{end} {judgement.verdict.value}{severity}: {explain(judgement)}{partial}{odd}"
 
 
 def lever_lines(advice: Advice) -> list[str]:

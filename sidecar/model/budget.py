@@ -80,9 +80,15 @@ class Sight(StrEnum):
 class GpuBudget:
     """One GPU, in bytes; None where the driver does not say.
 
-    ``vllm``: held by the server's own processes; ``cotenant``: by anybody else's, orphans of a dead
-    server among them (``orphans``). ``free_durable``: the least that was free over the horizon, None
-    before the horizon was watched for long enough. ``expected``: the server's processes are on it.
+    As last read, but for what may hide between two windows' ends: of a window, ``sight`` is the worst
+    of its readings, ``cotenant`` the most that others held at any of them (so that it may be gone at
+    the end) and ``utilization`` their mean. ``vllm``: held by the server's own processes;
+    ``cotenant``: by anybody else's, orphans of a dead server among them as long as they are there
+    (``orphans``); None where it could not be told at every reading and nobody was seen.
+    ``free_durable``: the least that was free over the horizon, ten minutes of serving;
+    ``cotenant_durable``: the most that others held over it. Both are None before the whole horizon
+    was watched, the latter also if once in it nobody could tell whose the memory was.
+    ``expected``: the server's processes are on it.
     """
 
     index: int
@@ -94,6 +100,7 @@ class GpuBudget:
     cotenant: int | None = None
     orphans: int | None = None
     free_durable: int | None = None
+    cotenant_durable: int | None = None
     utilization: float | None = None
     sight: Sight = Sight.HIDDEN
     mig: bool = False

@@ -1,7 +1,8 @@
 """How a server was started -> its limits: from its argv, or from what its log says of its arguments.
 
-Only the numbers of known limits leave this file. Texts are taken apart, never evaluated, and what is
-cut or broken tells as much as stands before the break.
+Only the numbers of known limits leave this file. Texts are taken apart, never evaluated. Keywords that
+are cut or broken tell as much as stands before the break; a dict tells all or nothing, because what it
+leaves out is at its default.
 """
 
 import re
@@ -129,11 +130,15 @@ _QUOTED = re.compile(r"'([^'\\]{0,80})'|\"([^\"\\]{0,80})\"")
 def values_of_dict(text: str, names: Mapping[str, Setting] = ARGUMENTS) -> Values:
     """The limits among the items of a dict's text, as in ``non-default args: {...}``.
 
-    Only its own items count, not those of a dict inside. A text that is cut tells what stands whole.
+    Only its own items count, not those of a dict inside. A text that is cut tells nothing: whoever
+    reads that a setting is not there takes it for its default.
     """
     if not text.startswith("{"):
         return {}
-    items = (_DICT_ITEM.fullmatch(piece) for piece in _pieces(text[1:]))
+    pieces = tuple(_pieces(text[1:]))
+    if not pieces or pieces[-1] is not None:
+        return {}
+    items = (_DICT_ITEM.fullmatch(piece) for piece in pieces if piece is not None)
     return _values(((one[1] or one[2], one[3]) for one in items if one is not None), names)
 
 
@@ -142,14 +147,15 @@ def values_of_keywords(text: str, names: Mapping[str, Setting]) -> Values:
 
     ``text`` begins behind the bracket that opens, if there is one.
     """
-    items = (_KEYWORD.fullmatch(piece) for piece in _pieces(text))
+    items = (_KEYWORD.fullmatch(piece) for piece in _pieces(text) if piece is not None)
     return _values(((one[1], one[2]) for one in items if one is not None), names)
 
 
-def _pieces(text: str) -> Iterator[str]:
+def _pieces(text: str) -> Iterator[str | None]:
     """What stands between commas outside all brackets and strings, up to the bracket that closes.
 
-    What stands last in a text without that bracket may be cut, and is left out.
+    None comes last, where that bracket stands. What stands last in a text without it may be cut, and
+    is left out.
     """
     depth = begin = 0
     for found in _TOKEN.finditer(text):
@@ -159,6 +165,7 @@ def _pieces(text: str) -> Iterator[str]:
         elif mark in ")]}":
             if depth == 0:
                 yield text[begin : found.start()]
+                yield None
                 return
             depth -= 1
         elif mark == ",":

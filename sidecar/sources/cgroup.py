@@ -4,7 +4,7 @@ Two interfaces (kernel documentation ``cgroup-v2.rst`` and ``cgroup-v1/memory.rs
 that mount both. Where it is and how it is read: ``cgroup_places``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -28,9 +28,9 @@ from sidecar.sources.cgroup_places.mounts import (
 )
 from sidecar.sources.cgroup_places.parent import Observer
 from sidecar.sources.cgroup_places.shared_cgroup import Shared
-from sidecar.sources.cgroup_places.watch import PAUSES_S, KillCount, announce
+from sidecar.sources.cgroup_places.watch import PAUSES_S, V1_PAUSES_S, Alarm, KillCount
 from sidecar.sources.thread import CallThread
-from sidecar.sources.wakeup import Wakeup, emptied
+from sidecar.sources.wakeup import Wakeup
 
 _BOOT_CHARACTERS: Final = 64
 
@@ -98,7 +98,8 @@ class CgroupSource:
     """Reads the cgroup that ``path`` names, or the one of the process that ``pid`` names at that moment.
 
     ``path`` is a directory, a cgroup's name or a container's id. Where no process is seen, a server
-    that is ``here`` may be in a cgroup that we share.
+    that is ``here`` may be in a cgroup that we share. The end of one of the processes ``pids``, or of
+    ``pid``, makes it look at once: what was counted last may be gone some milliseconds later.
     """
 
     name: Final = Source.CGROUP
@@ -110,6 +111,7 @@ class CgroupSource:
         limit_s: float,
         path: str | Path | None = None,
         pid: Callable[[], int | None] | None = None,
+        pids: Callable[[], Sequence[int]] = tuple,
         here: bool = True,
         proc_root: Path = PROC,
         cgroup_root: Path = CGROUP,
@@ -118,11 +120,13 @@ class CgroupSource:
         self._clock = clock
         self._limit_s = limit_s
         self._pid = pid
+        self._pids = pids
         wanted = Wanted(given=None if path is None else str(path), here=here)
         shared = Shared(proc_root, cgroup_root)
         self._reader = _Reader(Finder(wanted, proc_root, cgroup_root, shared), proc_root)
         self._thread = CallThread("cgroup")
         self._wakeup = Wakeup()
+        self._alarm = Alarm()
         self._notices = 0
         self._count: KillCount | None = None
         self._last: _Visit | None = None
@@ -140,6 +144,7 @@ class CgroupSource:
     async def close(self) -> None:
         """Stop watching."""
         self._wakeup.close()
+        self._alarm.close()
         self._thread.close()
         if self._count is not None:
             self._count.close()
@@ -154,13 +159,14 @@ class CgroupSource:
             return sample_of(self.name, begun, self._clock.now(), got)
         visit = self._caught_before(got) or got
         self._watch(visit)
+        self._follow(pid)
         reading = _reading(visit)
         if self._tap is not None:
             self._tap(begun, cgroup_row(reading, visit.look.files))
         return sample_of(self.name, begun, self._clock.now(), reading)
 
     async def wait(self) -> None:
-        """Return when a kill was counted, or the server's cgroup got into an OOM; else never."""
+        """Return when a kill was counted, or the server's cgroup got into an OOM or went; else never."""
         while True:
             await self._wakeup.wait()
             if await self._has_news():
@@ -173,19 +179,27 @@ class CgroupSource:
             if self._count is not None:
                 self._count.close()
             self._count = KillCount(visit.directory, visit.look.identity)
-            self._wakeup.arm(announce(visit.directory), self._notice)
+            if not self._wakeup.armed:
+                self._wakeup.arm(self._alarm.begin(), self._notice)
+            self._alarm.watch(visit.directory)
         self._last = visit
 
-    def _notice(self, descriptor: int) -> None:
+    def _follow(self, pid: int | None) -> None:
+        self._alarm.follow(self._pids() if pid is None else (pid, *self._pids()))
+
+    def _notice(self, _: int) -> None:
         self._notices += 1
-        emptied(descriptor)
+        if self._alarm.take() and self._count is not None:
+            self._count.look()
 
     async def _has_news(self) -> bool:
         """Whether a kill was counted since the last look, or the cgroup was removed."""
         count, notices, step = self._count, self._notices, 0
         if count is None:
             return False
-        pauses = PAUSES_S[count.directory.version]
+        is_v1_event = self._alarm.is_announced and count.directory.version == 1
+        self._alarm.is_announced = False
+        pauses = V1_PAUSES_S if is_v1_event else PAUSES_S
         while step < len(pauses):
             await self._clock.pause(pauses[step])
             if self._count is not count:
@@ -195,7 +209,7 @@ class CgroupSource:
                 return True
             step = step + 1 if notices == self._notices else 0
             notices = self._notices
-        return count.directory.version == 1
+        return is_v1_event
 
     def _caught_before(self, now: _Visit) -> _Visit | None:
         """The last visit with the count that was read after it, where the directory is there no more.

@@ -1,7 +1,7 @@
 """The server's process tree, from /proc: names and sizes; of arguments known numbers only."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -70,6 +70,12 @@ class ProcessSource:
         self._tree = _Tree(proc_root, pid, port)
         self._thread = CallThread("process")
         self._tap = tap
+        self._pids: tuple[int, ...] = ()
+
+    @property
+    def pids(self) -> Sequence[int]:
+        """The processes that lived at the last look."""
+        return self._pids
 
     @property
     def root_pid(self) -> int | None:
@@ -88,8 +94,10 @@ class ProcessSource:
         """The tree now; empty once the server was there and none of its processes lives."""
         begun = self._clock.now()
         got = await self._thread.call(self._tree.read, self._limit_s)
-        if self._tap is not None and isinstance(got, ProcessReading):
-            self._tap(begun, _row(got))
+        if isinstance(got, ProcessReading):
+            self._pids = tuple(one.pid for one in got.processes)
+            if self._tap is not None:
+                self._tap(begun, _row(got))
         return sample_of(self.name, begun, self._clock.now(), got)
 
 

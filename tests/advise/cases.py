@@ -32,6 +32,7 @@ CARD = GpuBudget(
     cotenant=0,
     orphans=0,
     free_durable=16 * GIB,
+    cotenant_durable=0,
     sight=Sight.SEEN,
     expected=True,
 )
@@ -65,6 +66,7 @@ def told(origin: Origin = Origin.SERVER_INFO, **values: float) -> Limits:
     return {Limit(name): Known(value, origin) for name, value in values.items()}
 
 
+ONE_GPU = told(tensor_parallel_size=1.0, pipeline_parallel_size=1.0)
 THRASH = Facts(
     causes=(Found(Cause.PREEMPTION, Kind.RECOMPUTE, Phase.RUNTIME, count=40.0),),
     budget=MIX,
@@ -76,7 +78,10 @@ THRASH = Facts(
     waiting=True,
     running_peak=12.0,
     serving=True,
-    limits=told(max_num_seqs=32.0, max_num_batched_tokens=8192.0, max_model_len=2048.0),
+    limits={
+        **told(max_num_seqs=32.0, max_num_batched_tokens=8192.0, max_model_len=2048.0),
+        **ONE_GPU,
+    },
     gpus=(CROWDED,),
     gpus_fresh=True,
     release=(0, 32, 0),
@@ -94,6 +99,7 @@ def failed(cause: Cause, *kinds: Kind, signals: tuple[str, ...] = (), **more: ob
             gpus=(replace(CARD, free_durable=None),),
             gpus_fresh=True,
             release=(0, 32, 0),
+            limits=ONE_GPU,
         ),
         **more,  # type: ignore[arg-type]
     )

@@ -225,3 +225,35 @@ def test_a_limit_of_a_later_version_is_left_out() -> None:
     text = encode_checkpoint(Checkpoint(saved_unix=1.0, advice=memory))
     read = decode_checkpoint(text.replace(b'"watermark"', b'"watermark_of_later"'))
     assert read.advice == replace(memory, limits=told(max_num_seqs=8.0))
+
+
+SEEN_BY_PLACE = {Limit.MAX_NUM_SEQS: (32.0, 8.0), Limit.KV_CAPACITY_TOKENS: (4096.0, 4000.0)}
+
+
+def test_a_change_that_one_place_told_of_is_seen_where_the_surest_place_is_another() -> None:
+    advisor = Advisor()
+    advisor.advise(make_judgement(0, limits=BEFORE))
+    now = told(Origin.COMMAND_LINE, max_num_seqs=8.0)
+    advice = advisor.advise(make_judgement(1, limits=now, restarted=True), changed=SEEN_BY_PLACE)
+    assert advice.resting
+    assert advice.because[0].startswith("max_num_seqs went from 32 to 8:")
+
+
+def test_a_change_of_a_former_life_is_none_of_the_next() -> None:
+    advisor = Advisor()
+    advisor.advise(make_judgement(0, limits=BEFORE))
+    for index in range(1, 30):
+        seen = make_judgement(index, limits=AFTER, restarted=index == 1)
+        advisor.advise(seen, changed=SEEN_BY_PLACE)
+    # The server did not answer for a while: the same life, and the places tell the same.
+    gone = make_judgement(30, limits=AFTER, served=False, state=ServerState.DEAD)
+    advisor.advise(gone, changed=SEEN_BY_PLACE)
+    assert not advisor.advise(make_judgement(31, limits=AFTER), changed=SEEN_BY_PLACE).resting
+
+
+def test_what_start_up_measures_is_no_change_by_place_either() -> None:
+    advisor = Advisor()
+    advisor.advise(make_judgement(0, limits=BEFORE))
+    measured = {Limit.KV_CAPACITY_TOKENS: (4096.0, 4000.0)}
+    seen = make_judgement(1, limits=BEFORE, restarted=True)
+    assert not advisor.advise(seen, changed=measured).resting

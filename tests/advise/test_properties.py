@@ -16,7 +16,17 @@ from sidecar.model.budget import Budget, GpuBudget, Lengths, Sight
 from sidecar.model.limits import Known, Limit, Origin
 from sidecar.model.verdict import Judgement
 from sidecar.model.vocabulary import Cause, Kind, Phase, Severity
-from tests.advise.cases import CARD, CROWDED, GIB, MIX, PREFILLS, make_judgement, thrash, told
+from tests.advise.cases import (
+    CARD,
+    CROWDED,
+    GIB,
+    MIX,
+    ONE_GPU,
+    PREFILLS,
+    make_judgement,
+    thrash,
+    told,
+)
 
 SIGNALS = (
     "free_memory_below_wanted",
@@ -48,6 +58,7 @@ GPUS = st.builds(
     cotenant=BYTES,
     orphans=BYTES,
     free_durable=BYTES,
+    cotenant_durable=BYTES,
     sight=st.sampled_from(Sight),
     mig=st.booleans(),
     lost=st.booleans(),
@@ -89,6 +100,10 @@ FACTS = st.builds(
         failed_start=st.booleans(),
         cotenant=st.booleans(),
         placed=st.frozensets(st.integers(0, 3), max_size=2),
+        holds=st.lists(st.floats(0, 4000), max_size=3).map(tuple),
+        longest=NUMBERS,
+        lengths=st.integers(0, 30),
+        least_own=st.dictionaries(st.integers(0, 3), st.floats(0, 2.0**40), max_size=2),
     ),
 )
 
@@ -97,6 +112,7 @@ def is_free(gpu: GpuBudget) -> bool:
     return (
         gpu.sight is Sight.SEEN
         and gpu.cotenant == 0
+        and gpu.cotenant_durable == 0
         and not gpu.mig
         and not gpu.lost
         and gpu.total is not None
@@ -118,6 +134,8 @@ def test_more_cache_is_never_advised_without_proven_headroom(facts: Facts) -> No
     assert all(is_free(gpu) for gpu in own)
     assert not facts.recalled.cuda_oom
     assert not facts.recalled.cotenant
+    assert facts.limit(Limit.TENSOR_PARALLEL_SIZE)
+    assert facts.limit(Limit.PIPELINE_PARALLEL_SIZE)
     step = advice.step
     assert step is not None
     if step.value is None or step.now is None:
@@ -140,7 +158,7 @@ def test_more_cache_is_found_among_facts_that_prove_it(facts: Facts) -> None:
         gpus=(CARD,),
         gpus_fresh=True,
         recalled=Recalled(),
-        limits={},
+        limits=ONE_GPU,
     )
     assert choose(proven).lever is Lever.RAISE_KV_CACHE_MEMORY
 
@@ -214,7 +232,7 @@ NOISE = st.lists(
                     told(max_num_seqs=1.0),
                     told(max_num_seqs=32.0, max_model_len=32768.0),
                     told(max_num_seqs=32.0, watermark=0.0),
-                    told(max_num_seqs=32.0, max_num_batched_tokens=8192.0),
+                    {**told(max_num_seqs=32.0, max_num_batched_tokens=8192.0), **ONE_GPU},
                 ]
             ),
             "gpus": st.sampled_from([(), (CARD,), (CROWDED,)]),

@@ -229,3 +229,29 @@ def test_no_cause_is_no_lever() -> None:
 def test_a_phase_that_is_not_known_is_not_said() -> None:
     facts = replace(OOM, causes=(Found(Cause.CUDA_OOM, ALLOCATION, Phase.UNKNOWN),))
     assert choose(facts).because[0] == "a GPU allocation failed"
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "unsaid"),
+    [
+        (Kind.USERSPACE, "the node more memory, or move one of the two", "limit"),
+        (Kind.SYSTEM, "the host more memory, or move a neighbour", "raise"),
+        (Kind.CGROUP, "raise the memory limit", "node"),
+    ],
+)
+def test_host_words_fit_whoever_killed(kind: Kind, said: str, unsaid: str) -> None:
+    words = choose(failed(Cause.HOST_OOM, kind)).step_words
+    assert said in words
+    assert unsaid not in words
+
+
+def test_what_a_log_says_of_a_device_need_not_be_a_gpu() -> None:
+    refused = failed(
+        Cause.CUDA_OOM, Kind.CAPACITY_REJECTION, signals=("free_memory_below_wanted",), gpus=()
+    )
+    advice = choose(refused)
+    assert advice.lever is Lever.FREE_COTENANT_MEMORY
+    told = " ".join((*advice.because, advice.step_words, advice.verify, advice.cost))
+    assert "GPU" not in told
+    assert "nvidia" not in told
+    assert "nvidia-smi" in choose(replace(refused, gpus=(CARD,), gpus_fresh=True)).verify

@@ -10,13 +10,24 @@ from sidecar.model.advice import Lever, Step
 from sidecar.model.budget import Budget, Lengths, Sight
 from sidecar.model.limits import Limit, Origin
 from sidecar.model.vocabulary import Cause, Kind
-from tests.advise.cases import CARD, CROWDED, GIB, MIX, PREFILLS, THRASH, told
+from tests.advise.cases import (
+    CARD,
+    CROWDED,
+    GIB,
+    MIX,
+    ONE_GPU,
+    PREFILLS,
+    THRASH,
+    failed,
+    told,
+)
 
 FREE = replace(THRASH, gpus=(CARD,))
 LARGE = replace(
     THRASH,
     budget=replace(MIX, largest_share=0.6, output=Lengths(p99=2400.0)),
     limits=told(max_model_len=32768.0, max_num_seqs=32.0),
+    recalled=Recalled(lengths=2),
 )
 LONG_PROMPTS = replace(THRASH, budget=PREFILLS)
 MARKED = replace(THRASH, limits={**THRASH.limits, **told(watermark=0.0)})
@@ -59,6 +70,11 @@ CASES: dict[str, tuple[Facts, Lever]] = {
     "how much is used is not known": (on_card(used=None), Lever.LOWER_MAX_NUM_SEQS),
     "how large it is is not known": (on_card(total=None), Lever.LOWER_MAX_NUM_SEQS),
     "a co-tenant": (on_card(cotenant=GIB), Lever.LOWER_MAX_NUM_SEQS),
+    "a small co-tenant within the horizon": (on_card(cotenant_durable=1), Lever.LOWER_MAX_NUM_SEQS),
+    "others were not seen all the time": (
+        on_card(cotenant_durable=None),
+        Lever.LOWER_MAX_NUM_SEQS,
+    ),
     "others' memory is not known": (on_card(cotenant=None), Lever.LOWER_MAX_NUM_SEQS),
     "pids of another namespace": (on_card(sight=Sight.OTHER_NAMESPACE), Lever.LOWER_MAX_NUM_SEQS),
     "hidden processes": (on_card(sight=Sight.HIDDEN), Lever.LOWER_MAX_NUM_SEQS),
@@ -71,6 +87,22 @@ CASES: dict[str, tuple[Facts, Lever]] = {
     "fewer GPUs than it spans": (
         replace(FREE, limits={**FREE.limits, **told(tensor_parallel_size=2.0)}),
         Lever.LOWER_MAX_NUM_SEQS,
+    ),
+    "how many GPUs tensors span is not known": (
+        without(FREE, Limit.TENSOR_PARALLEL_SIZE),
+        Lever.LOWER_MAX_NUM_SEQS,
+    ),
+    "how many stages there are is not known": (
+        without(FREE, Limit.PIPELINE_PARALLEL_SIZE),
+        Lever.LOWER_MAX_NUM_SEQS,
+    ),
+    "the server's own memory grows": (
+        replace(FREE, recalled=Recalled(least_own={0: 59.0 * GIB})),
+        Lever.LOWER_MAX_NUM_SEQS,
+    ),
+    "the server's own memory moves a little": (
+        replace(FREE, recalled=Recalled(least_own={0: 59.5 * GIB})),
+        Lever.RAISE_KV_CACHE_MEMORY,
     ),
     "a CUDA OOM is remembered": (
         replace(FREE, recalled=Recalled(cuda_oom=True)),
@@ -85,11 +117,17 @@ CASES: dict[str, tuple[Facts, Lever]] = {
         Lever.LOWER_MAX_NUM_SEQS,
     ),
     "start-up says that no more fits": (
-        replace(FREE, limits=told(kv_memory_bytes=40.0 * GIB, kv_memory_advice_bytes=39.0 * GIB)),
+        replace(
+            FREE,
+            limits={
+                **ONE_GPU,
+                **told(kv_memory_bytes=40.0 * GIB, kv_memory_advice_bytes=39.0 * GIB),
+            },
+        ),
         Lever.LOWER_MAX_NUM_SEQS,
     ),
     "the share is 0.95": (
-        replace(FREE, limits=told(gpu_memory_utilization=0.95)),
+        replace(FREE, limits={**ONE_GPU, **told(gpu_memory_utilization=0.95)}),
         Lever.LOWER_MAX_NUM_SEQS,
     ),
     # Shorter requests
@@ -100,6 +138,18 @@ CASES: dict[str, tuple[Facts, Lever]] = {
     ),
     "one request takes most, and is as long as may be": (
         replace(LARGE, limits=told(max_model_len=2560.0)),
+        Lever.LOWER_MAX_NUM_SEQS,
+    ),
+    "one request takes most, a longer one came before": (
+        replace(LARGE, recalled=Recalled(lengths=2, longest=30_000.0)),
+        Lever.LOWER_MAX_NUM_SEQS,
+    ),
+    "one request takes most, a longer one is on another engine": (
+        replace(LARGE, longest=30_000.0),
+        Lever.LOWER_MAX_NUM_SEQS,
+    ),
+    "one request takes most, in the second window with any": (
+        replace(LARGE, recalled=Recalled(lengths=1)),
         Lever.LOWER_MAX_NUM_SEQS,
     ),
     "one request takes half": (
@@ -252,7 +302,7 @@ def test_what_was_rejected_says_why() -> None:
 def test_more_cache_takes_at_most_half_of_what_stays_free(
     limits: dict[Limit, object], release: tuple[int, ...] | None, step: Step
 ) -> None:
-    facts = replace(FREE, limits=limits, release=release)  # type: ignore[arg-type]
+    facts = replace(FREE, limits={**ONE_GPU, **limits}, release=release)  # type: ignore[dict-item]
     assert choose(facts).step == step
 
 
@@ -260,7 +310,7 @@ def test_more_cache_never_fills_the_card_beyond_its_bound() -> None:
     facts = replace(
         FREE,
         gpus=(CARD, replace(CARD, index=1, used=72 * GIB)),
-        limits=told(kv_cache_memory_bytes=30.0 * GIB),
+        limits={**ONE_GPU, **told(kv_cache_memory_bytes=30.0 * GIB)},
     )
     assert choose(facts).step == Step(Limit.KV_CACHE_MEMORY_BYTES, 34.0 * GIB, 30.0 * GIB)
 
@@ -284,7 +334,9 @@ def test_a_shorter_context_is_a_change_of_contract() -> None:
         (6.8, 12.0, told(max_num_seqs=32.0), Step(Limit.MAX_NUM_SEQS, 6.0, 32.0)),
         (6.8, 12.0, {}, Step(Limit.MAX_NUM_SEQS, 6.0)),
         (0.4, 12.0, {}, Step(Limit.MAX_NUM_SEQS, 1.0)),
-        # No more than ran when blocks were taken back.
+        # Few ran of a load that drained: the cache holds more.
+        (4.0, 2.0, told(max_num_seqs=32.0), Step(Limit.MAX_NUM_SEQS, 4.0, 32.0)),
+        # No more than ran when blocks were taken back, where the mean promises more than is admitted.
         (34.5, 16.0, told(max_num_seqs=32.0), Step(Limit.MAX_NUM_SEQS, 15.0, 32.0)),
         (6.8, 6.0, told(max_num_seqs=6.0), Step(Limit.MAX_NUM_SEQS, 5.0, 6.0)),
         (None, 12.0, told(max_num_seqs=32.0), Step(Limit.MAX_NUM_SEQS, None, 32.0)),
@@ -306,6 +358,23 @@ def test_as_many_are_admitted_as_the_cache_holds(
         limits=limits,  # type: ignore[arg-type]
     )
     assert choose(facts).step == step
+
+
+def test_one_window_does_not_move_what_the_cache_holds() -> None:
+    before = Recalled(holds=(8.2, 7.4, 8.9, 7.9))
+    drained = replace(
+        THRASH, budget=replace(MIX, safe_concurrency=1.3), running_peak=2.0, recalled=before
+    )
+    assert choose(drained).step == Step(Limit.MAX_NUM_SEQS, 7.0, 32.0)
+
+
+def test_more_gpus_for_a_refused_start_are_seen_by_the_start() -> None:
+    refused = failed(Cause.CUDA_OOM, Kind.CAPACITY_REJECTION, gpus=())
+    advice = choose(refused)
+    assert advice.lever is Lever.ADD_PARALLELISM
+    assert "preemption" not in advice.verify
+    cheap = replace(THRASH, limits=told(max_num_seqs=1.0, kv_cache_low_precision=1.0))
+    assert "preemptions per finished request fall" in choose(cheap).verify
 
 
 def test_an_admission_limit_is_not_lowered_to_an_empty_cache() -> None:

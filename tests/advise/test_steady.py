@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 
+import pytest
+
 from sidecar.advise.hold import HELD, HOLD_WINDOWS, HORIZON_WINDOWS, QUIET_WINDOWS
 from sidecar.advise.memory import Advisor
 from sidecar.model.advice import Lever
+from sidecar.model.budget import Lengths
 from sidecar.model.verdict import Judgement
 from sidecar.model.vocabulary import Cause, Kind, Phase, ServerState, Severity
-from tests.advise.cases import CARD, CROWDED, MIX, make_judgement, thrash, told
+from tests.advise.cases import CARD, CROWDED, GIB, MIX, make_judgement, thrash, told
 
 LARGE = replace(MIX, largest_share=0.9)
 LIMITS = told(max_num_seqs=32.0, max_model_len=32768.0)
@@ -25,20 +28,21 @@ def test_the_first_lever_shows_at_once() -> None:
 
 
 def test_another_lever_must_hold_first() -> None:
-    seen = [thrash(0, limits=LIMITS)]
-    seen += [thrash(i, limits=LIMITS, budget=LARGE) for i in range(1, HOLD_WINDOWS + 1)]
+    seen = [thrash(i, limits=LIMITS) for i in range(2)]
+    seen += [thrash(2 + i, limits=LIMITS, budget=LARGE) for i in range(HOLD_WINDOWS)]
     shown = levers(*seen)
-    assert shown[:-1] == [Lever.LOWER_MAX_NUM_SEQS] * HOLD_WINDOWS
+    assert shown[:-1] == [Lever.LOWER_MAX_NUM_SEQS] * (HOLD_WINDOWS + 1)
     assert shown[-1] is Lever.LOWER_MAX_MODEL_LEN
 
 
 def test_a_lever_that_gave_way_comes_back_after_the_horizon() -> None:
-    seen = [thrash(0, limits=LIMITS)]
-    seen += [thrash(i, limits=LIMITS, budget=LARGE) for i in range(1, HOLD_WINDOWS + 1)]
-    seen += [thrash(i, limits=LIMITS) for i in range(HOLD_WINDOWS + 1, 40)]
+    seen = [thrash(i, limits=LIMITS) for i in range(2)]
+    seen += [thrash(2 + i, limits=LIMITS, budget=LARGE) for i in range(HOLD_WINDOWS)]
+    seen += [thrash(i, limits=LIMITS) for i in range(HOLD_WINDOWS + 2, 40)]
     shown = levers(*seen)
-    back = shown.index(Lever.LOWER_MAX_NUM_SEQS, HOLD_WINDOWS)
-    assert back - HOLD_WINDOWS >= HORIZON_WINDOWS
+    gone = shown.index(Lever.LOWER_MAX_MODEL_LEN)
+    back = shown.index(Lever.LOWER_MAX_NUM_SEQS, gone)
+    assert back - gone >= HORIZON_WINDOWS
     assert set(shown[back:]) == {Lever.LOWER_MAX_NUM_SEQS}
 
 
@@ -67,8 +71,19 @@ def test_a_quiet_window_under_load_keeps_the_lever_and_says_so() -> None:
     assert shown[-1].lever is Lever.NONE
 
 
-def test_advice_goes_with_the_load() -> None:
-    assert levers(thrash(0), make_judgement(1, waiting=0.0, usage=0.4))[-1] is Lever.NONE
+def calm(index: int) -> Judgement:
+    return make_judgement(index, waiting=0.0, usage=0.25)
+
+
+def test_advice_goes_with_the_load_once_it_is_quiet() -> None:
+    shown = levers(thrash(0), *(calm(i) for i in range(1, QUIET_WINDOWS + 1)))
+    assert shown == [Lever.LOWER_MAX_NUM_SEQS] * QUIET_WINDOWS + [Lever.NONE]
+
+
+@pytest.mark.parametrize("period", [2, 3, QUIET_WINDOWS])
+def test_a_load_that_comes_in_bursts_keeps_its_lever(period: int) -> None:
+    shown = levers(*(calm(i) if i % period else thrash(i) for i in range(40)))
+    assert set(shown) == {Lever.LOWER_MAX_NUM_SEQS}
 
 
 def test_advice_goes_with_the_server() -> None:
@@ -88,14 +103,69 @@ def test_tolerated_preemptions_end_the_advice_too() -> None:
     assert levers(*seen)[-1] is Lever.NONE
 
 
+def step_of(advisor: Advisor, judgement: Judgement) -> float | None:
+    step = advisor.advise(judgement).step
+    assert step is not None
+    return step.value
+
+
 def test_the_figure_of_a_step_holds_still_while_it_is_about_the_same() -> None:
     advisor = Advisor()
-    values = []
-    for index, holds in enumerate((6.8, 5.5, 7.9, 6.1, 3.1)):
-        step = advisor.advise(thrash(index, budget=replace(MIX, safe_concurrency=holds))).step
-        assert step is not None
-        values.append(step.value)
-    assert values == [6.0, 6.0, 6.0, 6.0, 3.0]
+    values = [
+        step_of(advisor, thrash(index, budget=replace(MIX, safe_concurrency=holds)))
+        for index, holds in enumerate((6.8, 5.5, 7.9, 6.1, 1.1, 1.2, 6.4))
+    ]
+    assert values == [6.0] * 7
+
+
+def test_another_figure_is_said_once_it_has_held() -> None:
+    advisor = Advisor()
+    values = [
+        step_of(advisor, thrash(index, budget=replace(MIX, safe_concurrency=holds)))
+        for index, holds in enumerate([11.5] + [4.5] * 6)
+    ]
+    # The median is far off from the third window on.
+    assert values == [11.0] * 4 + [4.0] * 3
+
+
+def test_a_shorter_context_is_never_shorter_than_what_came_since() -> None:
+    def large(index: int, tokens: float) -> Judgement:
+        budget = replace(LARGE, prompt=Lengths(p99=tokens), output=Lengths(p99=0.0))
+        return thrash(index, budget=budget, limits=LIMITS)
+
+    advisor = Advisor()
+    shown = [advisor.advise(large(i, tokens)) for i, tokens in enumerate([9e3] * 6 + [12e3, 9e3])]
+    steps = [a.step.value if a.step else None for a in shown[-3:]]
+    assert {a.lever for a in shown[-3:]} == {Lever.LOWER_MAX_MODEL_LEN}
+    assert steps == [11264.0, 15104.0, 15104.0]
+
+
+def test_the_longest_requests_of_the_horizon_count() -> None:
+    def large(index: int, tokens: float) -> Judgement:
+        budget = replace(LARGE, prompt=Lengths(p99=tokens), output=Lengths(p99=0.0))
+        return thrash(index, budget=budget, limits=LIMITS)
+
+    shown = levers(*(large(i, 29e3 if i < 4 else 2e3) for i in range(12)))
+    assert Lever.LOWER_MAX_MODEL_LEN not in shown
+
+
+def test_a_server_whose_own_memory_grows_gets_no_more_cache() -> None:
+    def leaks(index: int, step: int) -> Judgement:
+        own = 40 * GIB + index * step
+        return thrash(index, gpus=(replace(CARD, vllm=own, used=own),))
+
+    assert set(levers(*(leaks(i, 0) for i in range(100)))) == {Lever.RAISE_KV_CACHE_MEMORY}
+    shown = levers(*(leaks(i, GIB // 20) for i in range(100)))
+    # 1 % of 80 GiB is reached after 16 windows of 51 MiB each.
+    assert shown.index(Lever.LOWER_MAX_NUM_SEQS) == 17
+    assert Lever.RAISE_KV_CACHE_MEMORY not in shown[17:]
+
+
+def test_memory_that_a_new_start_takes_is_no_growth() -> None:
+    small = replace(CARD, vllm=GIB, used=GIB)
+    seen = [make_judgement(0, gpus=(small,))]
+    seen += [thrash(i, gpus=(CARD,), restarted=i == 1) for i in range(1, 4)]
+    assert levers(*seen)[-1] is Lever.RAISE_KV_CACHE_MEMORY
 
 
 def test_more_cache_goes_at_once_where_it_is_not_safe_any_more() -> None:
@@ -168,5 +238,18 @@ def test_memory_is_bounded() -> None:
     for index in range(2000):
         advisor.advise(thrash(index, gpus=(CARD,), restarted=index % 3 == 0))
     assert len(advisor.memory.peaks) <= 2
+    assert len(advisor.memory.holds) <= 60
+    assert len(advisor.memory.lengths) <= 29
+    assert len(advisor.memory.own) == 1
     assert len(advisor.changes.done) <= 20
     assert len(advisor.steady.left) <= len(Lever)
+
+
+def test_evidence_that_comes_and_goes_keeps_the_lever_between() -> None:
+    """Requests evicted again and again in three windows, now and then in the next three."""
+    limits = told(max_num_seqs=32.0, watermark=0.0)
+    shown = levers(
+        *(thrash(i, limits=limits, finished=400.0 if i // 3 % 2 else 10.0) for i in range(30))
+    )
+    assert Lever.NONE not in shown
+    assert Lever.RAISE_WATERMARK in shown

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.assemble.gpus import LISTINGS_TO_GROW, UNSEEN_BYTES, Gpus, Placement, placement
+from sidecar.assemble.gpus import LISTINGS_TO_GROW, UNSEEN_BYTES, Gpus
 from sidecar.model.budget import GpuBudget, Sight
 from sidecar.model.readings import Gpu, GpuProcess, NvmlReading, Process, ProcessReading
 from sidecar.model.samples import Instant
@@ -229,33 +229,25 @@ def test_without_a_listing_of_processes_nobodys_memory_is_known() -> None:
     assert figures(seen.budgets(moment(0))[0]) == (Sight.NO_SERVER, None, None, None)
 
 
-HOME = GpuBudget(index=0, utilization=0.0, expected=True, sight=Sight.SEEN)
-EMPTY = GpuBudget(index=1, utilization=0.0, sight=Sight.SEEN)
+def test_a_reading_is_judged_once_and_after_all_of_its_tick_is_in() -> None:
+    seen = Gpus()
+    reading = NvmlReading("1", (card((2, GIB), (77, 3 * GIB)),))
+    seen.feed(reading, moment(0), serves=True)
+    seen.see_processes(OURS)
+    (whose,) = seen.judge().values()
+    assert (whose.sight, whose.cotenant, whose.strangers) == (Sight.SEEN, 3 * GIB, 3 * GIB)
+    assert seen.judge() == {}
+    seen.feed(reading, moment(1), serves=True)
+    seen.miss()
+    assert seen.judge() == {}
 
 
-@pytest.mark.parametrize(
-    ("gpus", "flow", "configured", "found"),
-    [
-        ((HOME,), True, None, (Placement.IDLE_WHILE_SERVING,)),
-        ((HOME,), False, None, ()),
-        ((HOME, replace(HOME, index=1, utilization=0.01)), True, None, ()),
-        ((replace(HOME, utilization=None),), True, None, ()),
-        ((EMPTY,), True, None, ()),
-        ((), True, None, ()),
-        ((replace(HOME, utilization=1.0),), True, (1,), (Placement.MEMORY_ELSEWHERE,)),
-        ((HOME,), False, (0,), ()),
-        ((EMPTY,), True, (1,), (Placement.MEMORY_ELSEWHERE,)),
-        ((EMPTY,), False, (1,), ()),
-        ((EMPTY,), True, (1, 2), ()),
-        ((replace(EMPTY, sight=Sight.OTHER_NAMESPACE),), True, (1,), ()),
-        ((), True, (), ()),
-        ((HOME,), True, (1,), (Placement.IDLE_WHILE_SERVING, Placement.MEMORY_ELSEWHERE)),
-    ],
-)
-def test_odd_places_are_told_in_closed_words(
-    gpus: tuple[GpuBudget, ...],
-    flow: bool,  # noqa: FBT001  (a parameter of the test)
-    configured: tuple[int, ...] | None,
-    found: tuple[Placement, ...],
-) -> None:
-    assert placement(gpus, tokens_flow=flow, configured=configured) == found
+def test_orphans_and_neighbours_on_other_instances_are_no_strangers() -> None:
+    for gpu, processes in (
+        (card((2, 60 * GIB)), ProcessReading((SERVER[1],), root=None)),
+        (replace(card((2, GIB), (77, GIB)), mig=True), OURS),
+    ):
+        seen = Gpus()
+        seen.see_processes(processes)
+        seen.feed(NvmlReading("1", (gpu,)), moment(0), serves=True)
+        assert [whose.strangers for whose in seen.judge().values()] == [0]

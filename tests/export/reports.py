@@ -147,6 +147,7 @@ def make_gpu_budget(index: int) -> GpuBudget:
         cotenant=2 * GIB,
         orphans=0,
         free_durable=3 * GIB,
+        cotenant_durable=2 * GIB,
         utilization=0.8,
         sight=Sight.SEEN,
         expected=True,

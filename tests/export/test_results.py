@@ -146,6 +146,14 @@ def test_numbers_without_sense_make_no_long_text() -> None:
     assert json.loads(text)["budgets"]["0"]["binding"] == "cache"
 
 
+def test_an_idle_gpu_under_a_server_that_works_is_told_in_a_closed_word() -> None:
+    judgement = make_judgement()
+    assert window_result(judgement)["placement"] == []
+    gpus = tuple(replace(gpu, utilization=0.0) for gpu in judgement.window.gpus)
+    idle = replace(judgement, window=replace(judgement.window, gpus=gpus))
+    assert window_result(idle)["placement"] == ["idle_while_serving"]
+
+
 def test_gpus_tell_whose_memory_it_is_and_whether_that_can_be_seen() -> None:
     judgement = make_judgement()
     window = replace(judgement.window, gpus=(judgement.window.gpus[0], GpuBudget(1)))
@@ -154,6 +162,7 @@ def test_gpus_tell_whose_memory_it_is_and_whether_that_can_be_seen() -> None:
     known, hidden = gpus
     assert isinstance(known, dict)
     assert (known["vllm"], known["cotenant"], known["sight"]) == (18 * GIB, 2 * GIB, "seen")
+    assert known["cotenant_durable"] == 2 * GIB
     assert hidden == {
         "index": 1,
         "sight": "hidden",

@@ -34,6 +34,15 @@ def test_a_quiet_window_says_that_all_could_be_seen() -> None:
     )
 
 
+def test_a_server_whose_gpus_rest_while_tokens_flow_is_told_of() -> None:
+    judgement = make_judgement()
+    gpus = tuple(replace(gpu, utilization=0.0) for gpu in judgement.window.gpus)
+    idle = replace(judgement, window=replace(judgement.window, gpus=gpus))
+    assert window_line(idle) == (
+        f"{window_line(judgement)}; tokens flow, but no GPU that holds the server shows any work"
+    )
+
+
 def test_preemption_is_said_with_its_counts() -> None:
     assert window_line(make_judgement(Verdict.PREEMPTION)) == (
         "2025-11-30T05:20:15Z preemption (critical): 12 preemptions in 15 s while 40 requests "

@@ -8,6 +8,7 @@ import pytest
 from tests.fakes.pod import Pod, pod
 
 MANIFEST = Path(__file__).parents[1] / "data/pod/pod.yaml"
+OFTEN = ", --interval, 1s, --window, 5s]"
 SERVES = 'target_state{state="serving"} 1.0'
 KILLED = 'evidence_total{cause="host_oom",signal="oom_kill",source="cgroup"} 1.0'
 ALERTED = 'alert{cause="host_oom",severity="critical"} 1.0'
@@ -40,3 +41,29 @@ def test_a_kill_in_the_container_beside_is_seen_and_is_the_servers() -> None:
         assert "10001" in running.podman("exec", "vllm-sidecar", "id", "-u")
     assert not running.work.exists()
     assert str(running.work) not in Path("/proc/self/mountinfo").read_text()
+
+
+@pytest.mark.component("root")
+@pytest.mark.component("podman")
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("order", ["api_server take", "engine take"])
+def test_a_container_that_ends_with_the_kill_and_is_begun_anew(tmp_path: Path, order: str) -> None:
+    """All is over between two looks, five seconds apart: the cgroup, and what it counted."""
+    manifest = tmp_path / "pod.yaml"
+    written = MANIFEST.read_text()
+    manifest.write_text(written.replace(OFTEN, "]"))
+    assert written.count(OFTEN) == 1
+    with pod(manifest) as running:
+        running.shows(SERVES, 'source_up{source="cgroup"} 1.0', 'source_up{source="process"} 1.0')
+
+        running.order(order)
+
+        running.shows(ALERTED, KILLED)
+        running.until(lambda: bool(causes(running)))
+        first = causes(running)[0]
+        assert (first["cause"], first["kind"], first["confidence"]) == (
+            "host_oom",
+            "cgroup",
+            "confirmed",
+        )
+        running.shows(SERVES, KILLED)
