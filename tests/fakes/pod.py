@@ -65,6 +65,8 @@ class Pod:
         done = subprocess.run(
             ["podman", "--log-level=error", "--storage-driver=vfs", *where, *arguments],
             env=self.environment,
+            # The monitor of a container leaves a file where it was started, if the kernel kills.
+            cwd=self.work,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -11,6 +11,14 @@ LIMITS = {
     1: ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"),
     2: ("memory.max", "memory.swap.max"),
 }
+REPORTS_S = 5.0
+"""Seconds in which the kernel gives ten reports of kills in full (``mm/oom_kill.c``: a rate limit of its
+default burst and interval). Of further ones it prints no more than who was killed."""
+
+
+def await_full_reports() -> None:
+    """Let the kernel be talkative again, whatever was killed shortly before."""
+    time.sleep(REPORTS_S)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,13 @@
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.process.memory_cgroups import await_full_reports
 from tests.process.outcomes import check, results, say_seen
 
 WHOLE_DAEMON, RESTARTS = (
@@ -23,10 +23,6 @@ WAYS = (
 )
 AT_A_TIME = 6
 LIVES = 100
-REPORTS_S = 5.0
-"""Seconds in which the kernel gives ten reports of kills in full (``mm/oom_kill.c``: a rate limit of its
-default burst and interval). Of further ones it prints no more than who was killed; whoever comes after
-these tests is to find it talkative again."""
 
 pytestmark = [
     pytest.mark.component("root"),
@@ -55,11 +51,11 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[s
     large = work / "large"
     with large.open("wb") as file:
         file.truncate(LARGE_BYTES)
+    await_full_reports()
     ways = run(WHOLE_DAEMON, ROOT, "/dev/kmsg", "1", work / "ways", large, AT_A_TIME, *WAYS)
     restarts = run(RESTARTS, ROOT, "/dev/kmsg", "50ms", work, LIVES)
     yield results(ways) | results(restarts)
     assert not list(ROOT.glob("sidecar-test-*"))
-    time.sleep(REPORTS_S)
 
 
 @pytest.mark.parametrize("way", WAYS)

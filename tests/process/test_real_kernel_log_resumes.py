@@ -10,6 +10,7 @@ import pytest
 from sidecar.clock import Clock
 from sidecar.model.readings import KernelReading
 from sidecar.sources.kernel_log import KernelLogSource
+from tests.process.memory_cgroups import await_full_reports
 from tests.process.oom_probe import hog, make, remove
 
 V1_ROOT = Path("/sys/fs/cgroup/memory")
@@ -29,6 +30,7 @@ async def look(position: Mapping[str, object]) -> KernelReading:
 @pytest.mark.component("cgroup_v1")
 def test_a_kill_between_two_runs_is_told_by_the_second_and_not_by_the_third() -> None:
     name = f"sidecar-resume-{os.getpid()}"
+    await_full_reports()
     _, place = make(V1_ROOT, name)
     try:
         left = asyncio.run(look({}))

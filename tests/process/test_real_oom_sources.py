@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.fakes import uml
+from tests.process.memory_cgroups import await_full_reports
 
 ROOT = Path(__file__).parents[2]
 PROBE = Path(__file__).with_name("oom_probe.py")
@@ -41,6 +42,7 @@ def seen_by_both(found: dict[str, Any], name: str) -> None:
 @pytest.mark.component("cgroup_v1")
 def test_a_kill_under_cgroup_v1_is_seen_within_a_second() -> None:
     name = f"sidecar-test-{os.getpid()}"
+    await_full_reports()
     done = subprocess.run(
         [sys.executable, PROBE, V1_ROOT, "/dev/kmsg", name],
         env={"PYTHONPATH": str(ROOT), "PATH": os.environ.get("PATH", "")},
