@@ -146,4 +146,6 @@ def why_no_lever_for_preemption(facts: Facts) -> str:
             f"{usage} only: that is no lack of cache (priority scheduling and a reset of the prefix"
             " cache preempt too)"
         )
+    if facts.is_rare and facts.first is not None and facts.first.beyond:
+        return "so few in one window are no pressure yet"
     return "within the tolerance"

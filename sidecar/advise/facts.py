@@ -16,6 +16,9 @@ Release = tuple[int, ...]
 RELEASE = re.compile(r"v?(\d{1,4}(?:\.\d{1,4}){1,2})")
 UNTAGGED: Release = (0, 1)
 """What the version of a build from an untagged checkout begins with: it names no release."""
+FEW = 3
+"""Preemptions in one window that call for a lever; one or two are bad luck, unless windows of them
+follow each other."""
 LOW_USE = 0.7
 """A cache that was never fuller than this gave no reason to take blocks back."""
 COTENANT_BYTES = 256 * 1024**2
@@ -128,6 +131,12 @@ class Facts:
         return peak is not None and peak < LOW_USE
 
     @property
+    def is_rare(self) -> bool:
+        """Whether so few were preempted that one window of it says nothing yet."""
+        few = self.preemptions is not None and self.preemptions < FEW
+        return few and not self.lasting and not self.from_log
+
+    @property
     def is_pressed(self) -> bool:
         """Whether preemptions beyond the tolerance decide, and the cache can be their reason."""
         first = self.first
@@ -136,6 +145,7 @@ class Facts:
             and first.cause is Cause.PREEMPTION
             and first.beyond
             and not self.is_low_use
+            and not self.is_rare
         )
 
 

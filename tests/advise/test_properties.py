@@ -154,6 +154,7 @@ def test_more_cache_is_found_among_facts_that_prove_it(facts: Facts) -> None:
     proven = replace(
         facts,
         causes=(Found(Cause.PREEMPTION, Kind.RECOMPUTE),),
+        preemptions=40.0,
         usage_peak=1.0,
         gpus=(CARD,),
         gpus_fresh=True,

@@ -48,6 +48,15 @@ CASES: dict[str, tuple[Facts, Lever]] = {
     "within the tolerance": (TOLERATED, Lever.NONE),
     "within the tolerance with memory free": (replace(TOLERATED, gpus=(CARD,)), Lever.NONE),
     "the cache was never near to full": (SEEN_LOW, Lever.NONE),
+    "two in one window": (replace(THRASH, preemptions=2.0, lasting=False), Lever.NONE),
+    "three in one window": (
+        replace(THRASH, preemptions=3.0, lasting=False),
+        Lever.LOWER_MAX_NUM_SEQS,
+    ),
+    "one in each of several windows": (
+        replace(THRASH, preemptions=1.0, lasting=True),
+        Lever.LOWER_MAX_NUM_SEQS,
+    ),
     "a full cache without preemption": (replace(THRASH, causes=()), Lever.NONE),
     # More cache
     "memory stays free": (FREE, Lever.RAISE_KV_CACHE_MEMORY),
