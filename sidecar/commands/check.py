@@ -10,6 +10,7 @@ from typing import Literal
 import uvloop
 
 from sidecar.app import close_all, open_all
+from sidecar.assemble.window import blindness
 from sidecar.classify.decide import find_observable
 from sidecar.classify.policy import Policy
 from sidecar.clock import Clock
@@ -187,7 +188,7 @@ async def look(settings: Settings) -> Finding:
     (judgement,) = pipeline.finish()
     return Finding(
         observable=dict(find_observable(judgement.window)),
-        sources={sample.source: sample.fault for sample in samples},
+        sources={sample.source: sample.fault or blindness(sample.reading) for sample in samples},
         cgroup=cgroup_of(samples),
         attempts=attempts_of(sources),
         in_cluster=read_cluster().host is not None,

@@ -113,6 +113,18 @@ def test_a_log_that_is_not_there_cannot_show_anything(
     assert "secret-canary" not in json.dumps(found)
 
 
+def test_one_of_several_logs_that_is_not_there_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "vllm.log"
+    log.touch()
+    missing = tmp_path / "missing.log"
+    code, found = check(capsys, "--log", str(log), "--log", str(missing))
+    assert code == 1
+    assert found["sources"]["vllm_log"] == "absent"
+    assert not found["observable"]["cuda_oom"]
+
+
 def test_people_read_the_same_as_sentences(capsys: pytest.CaptureFixture[str]) -> None:
     code = cli.main(["check", "--gpu", "off", "--target", "http://127.0.0.1:9"])
     out = capsys.readouterr().out
