@@ -14,7 +14,7 @@ from sidecar.assemble.log_events import LogEvents
 from sidecar.assemble.pod import Pod
 from sidecar.assemble.progress import Progress, has_work
 from sidecar.assemble.survival import Survival
-from sidecar.assemble.unconfirmed import Rumours, is_near
+from sidecar.assemble.unconfirmed import Unconfirmed, is_near
 from sidecar.assemble.window import OpenWindow, blindness
 from sidecar.catalog.signatures import SIGNATURES, Mark
 from sidecar.model.evidence import Evidence, Weight
@@ -80,7 +80,7 @@ class Server:
         self.nvml: NvmlReading | None = None
         self.cgroup: CgroupReading | None = None
         self.standing: tuple[CauseFound, ...] = ()
-        self.rumours = Rumours()
+        self.rumours = Unconfirmed()
         self.unseen_at: Instant | None = None
 
     # Windows

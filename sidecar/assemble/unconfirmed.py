@@ -13,7 +13,7 @@ MOST = 64
 
 
 @dataclass(slots=True)
-class Rumours:
+class Unconfirmed:
     """Evidence that waits for a death, oldest first."""
 
     heard: list[Evidence] = field(default_factory=list)

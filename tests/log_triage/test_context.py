@@ -1,8 +1,9 @@
 """What only several lines together say."""
 
-from sidecar.log_triage import LineReader, LogTriage, triage
+from sidecar.log_triage import LogTriage, triage
 from sidecar.model.vocabulary import Cause, Kind, Phase, Verdict
 from sidecar.parse.log_line import LONGEST
+from sidecar.parse.whole_log import LineReader
 
 READY = "(APIServer pid=1) INFO:     Application startup complete."
 SILENT = "(EngineCore pid=7) INFO 10-22 09:{:02}:49 [shm_broadcast.py:466] No available shared memory broadcast block found in 60 seconds."

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.catalog.signatures import Scope
-from sidecar.log_triage import LineReader
 from sidecar.parse.log_candidates import candidates
 from sidecar.parse.log_match import read_line
+from sidecar.parse.whole_log import LineReader
 from tests.catalog.test_log_signatures import EXAMPLES
 
 DATA = Path(__file__).parents[1] / "data"
