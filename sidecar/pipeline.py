@@ -158,10 +158,16 @@ class Pipeline:
         if self.unexplained is not None and self.server.can_close(self.unexplained, now):
             yield self.close(self.unexplained, now)
             self.unexplained = None
-        if now.unix < window.end - EDGE:
-            return
+        if now.unix >= window.end - EDGE:
+            yield from self.leave(window, now, looked=now)
+
+    def leave(self, window: OpenWindow, now: Instant, *, looked: Instant) -> Iterator[Judgement]:
+        """Close a window that is over, or put it by while it may still turn out what it was.
+
+        ``looked``: the last tick. While nobody looked the server had no chance to show that it lives.
+        """
         self.open = None
-        if self.server.can_close(window, now):
+        if self.server.can_close(window, looked):
             yield self.close(window, now)
             return
         if self.unexplained is not None:
@@ -179,9 +185,8 @@ class Pipeline:
         if self.unexplained is not None:
             yield self.close(self.unexplained, now)
             self.unexplained = None
-        self.open = None
         window.partial = True
-        yield self.close(window, now)
+        yield from self.leave(window, now, looked=self.last_tick or now)
         end = window.end
         for _ in range(GAP_WINDOWS):
             if stepped_back or end + self.window_s >= now.unix - EDGE:

@@ -21,6 +21,7 @@ from sidecar.model.readings import (
 from sidecar.model.samples import Instant, Sample, Tick
 from sidecar.model.verdict import Judgement
 from sidecar.model.vocabulary import Cause, Fault, Severity, Source, Verdict
+from sidecar.parse.recorded_cgroup import read_cgroup_row
 from sidecar.pipeline import Pipeline
 
 WANTED = frozenset({Source.VLLM_METRICS, Source.VLLM_HEALTH})
@@ -245,3 +246,21 @@ def test_a_failure_shows_before_its_window_closes() -> None:
     assert not step.closed
     assert dict(step.report.alerts) == {Cause.HOST_OOM: Severity.CRITICAL}
     assert step.report.verdict is Verdict.HOST_OOM
+
+
+@pytest.mark.parametrize("gap", [0, 1, 9], ids=["on_time", "the_edge_is_missed", "a_long_gap"])
+def test_a_late_tick_takes_no_time_from_a_server_to_show_that_it_lives(gap: int) -> None:
+    def looked(unix: float, kills: int) -> Tick:
+        files = {"memory.events": f"oom_kill {kills}", "memory.events.local": f"oom_kill {kills}"}
+        cgroup = read_cgroup_row({"version": 2, "path": "/ctr", "files": files})
+        assert isinstance(cgroup, CgroupReading)
+        samples = (
+            Sample(source=Source.CGROUP, at=at(unix), reading=cgroup),
+            Sample(source=Source.VLLM_METRICS, at=at(unix), reading=exposition()),
+        )
+        return Tick(at=at(unix), samples=samples)
+
+    rest = (1010.0 + n for n in range(gap, 25))
+    ticks = [looked(unix, int(unix > 1009.0)) for unix in (1008.0, 1009.5, *rest)]
+    first, *_ = run(pipeline(), *ticks)
+    assert [(c.cause, c.severity) for c in first.causes] == [(Cause.HOST_OOM, Severity.WARNING)]
