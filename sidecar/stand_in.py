@@ -13,7 +13,7 @@ from aiohttp import web
 
 from sidecar.clock import ClockLike
 from sidecar.model.vocabulary import Source
-from sidecar.recording import FILES, Recording, Row
+from sidecar.recording.folder import FILES, Recording, Row
 
 HOST = "127.0.0.1"
 PLAYED = (

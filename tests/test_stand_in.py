@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from blockbuster import BlockBuster
 
-from sidecar.recording import Recording
+from sidecar.recording.folder import Recording
 from sidecar.stand_in import StandIn
 from tests.fakes.clock import FakeClock, settle
 from tests.fakes.patience import until

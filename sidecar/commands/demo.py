@@ -13,7 +13,7 @@ from sidecar.errors import ConfigError
 from sidecar.export.sentences import iso_time, say_found, window_text
 from sidecar.model.vocabulary import Source, Verdict
 from sidecar.pipeline import Step
-from sidecar.recording import Recording
+from sidecar.recording.folder import Recording
 from sidecar.stand_in import HOST, StandIn
 
 SCENARIOS = Path(__file__).parent.parent / "scenarios"

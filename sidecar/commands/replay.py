@@ -10,7 +10,8 @@ from sidecar.export.results import encode, window_result
 from sidecar.export.sentences import iso_time, window_line, window_text
 from sidecar.model.verdict import Judgement
 from sidecar.pipeline import Pipeline
-from sidecar.recording import Recording, read_ticks
+from sidecar.recording.folder import Recording
+from sidecar.recording.ticks import read_ticks
 
 
 def judge_recording(

@@ -13,7 +13,7 @@ from sidecar.model.advice import Lever
 from sidecar.model.limits import Limit
 from sidecar.model.verdict import Judgement
 from sidecar.model.vocabulary import Kind, Verdict
-from sidecar.recording import Recording
+from sidecar.recording.folder import Recording
 
 RECORDINGS = Path(__file__).parents[1] / "data/recordings"
 EITHER = {Lever.RAISE_WATERMARK, Lever.LOWER_MAX_NUM_SEQS}

@@ -12,7 +12,7 @@ from blockbuster import BlockBuster
 from sidecar.commands import demo
 from sidecar.model.vocabulary import Verdict
 from sidecar.pipeline import Step
-from sidecar.recording import Recording
+from sidecar.recording.folder import Recording
 from tests.app.running import running, settings_for
 from tests.fakes.daemon import values
 from tests.fakes.patience import until

@@ -8,7 +8,7 @@ from sidecar.assemble.gpus import Gpus
 from sidecar.model.budget import Sight
 from sidecar.model.readings import NvmlReading, Process, ProcessReading
 from sidecar.model.samples import Instant
-from sidecar.recording import read_nvml
+from sidecar.recording.rows import read_nvml
 from tests.fakes.nvml import build, samples
 
 pytestmark = pytest.mark.component("gcc")

@@ -12,7 +12,7 @@ from sidecar import cli
 from sidecar.commands import demo
 from sidecar.errors import ConfigError
 from sidecar.model.vocabulary import Source
-from sidecar.recording import Recording
+from sidecar.recording.folder import Recording
 from sidecar.stand_in import StandIn
 from tests.fakes.daemon import Daemon
 from tests.fakes.scaled_clock import ScaledClock

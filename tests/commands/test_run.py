@@ -12,7 +12,8 @@ from sidecar.classify.policy import Policy
 from sidecar.commands import run
 from sidecar.commands.run import Journal
 from sidecar.pipeline import Pipeline, Step
-from sidecar.recording import Recording, read_ticks
+from sidecar.recording.folder import Recording
+from sidecar.recording.ticks import read_ticks
 
 REAL = Path(__file__).parents[1] / "data/recordings"
 

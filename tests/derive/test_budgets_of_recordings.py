@@ -13,7 +13,7 @@ from sidecar.model.budget import Binding, Budget
 from sidecar.model.limits import Limit
 from sidecar.model.verdict import Judgement
 from sidecar.model.vocabulary import Verdict
-from sidecar.recording import Recording
+from sidecar.recording.folder import Recording
 
 RECORDINGS = Path(__file__).parents[1] / "data" / "recordings"
 

@@ -9,7 +9,7 @@ from sidecar.commands.replay import judge_recording
 from sidecar.model.readings import Process
 from sidecar.model.verdict import Judgement
 from sidecar.model.vocabulary import Cause, Kind, Source, Verdict
-from sidecar.recording import Recording
+from sidecar.recording.folder import Recording
 from tests.fakes.compose import Composition, Row
 
 

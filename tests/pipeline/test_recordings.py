@@ -15,7 +15,7 @@ import pytest
 from sidecar.classify.policy import Policy
 from sidecar.commands.replay import judge_recording
 from sidecar.model.verdict import Judgement
-from sidecar.recording import Recording
+from sidecar.recording.folder import Recording
 
 RECORDINGS = sorted((Path(__file__).parents[1] / "data/recordings").iterdir())
 

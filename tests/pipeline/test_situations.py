@@ -9,7 +9,7 @@ from sidecar.classify.policy import Policy
 from sidecar.commands.replay import judge_recording
 from sidecar.model.verdict import Judgement
 from sidecar.model.vocabulary import Cause, Confidence, Kind, Severity, Verdict
-from sidecar.recording import Recording
+from sidecar.recording.folder import Recording
 from tests.fakes.compose import Composition
 
 SAID = "(APIServer pid=1) {} 11-29 20:58:49 [{}] {}"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sidecar.model.readings import NvmlReading
-from sidecar.recording import read_nvml
+from sidecar.recording.rows import read_nvml
 from tests.fakes.nvml import build, samples
 
 pytestmark = pytest.mark.component("gcc")

@@ -9,7 +9,7 @@ from sidecar.clock import Clock
 from sidecar.model.limits import Known, Limit, Limits, Origin
 from sidecar.model.readings import ProcessReading
 from sidecar.model.samples import Instant
-from sidecar.recording import read_processes
+from sidecar.recording.rows import read_processes
 from sidecar.sources.process import ProcessSource
 from tests.fakes.proc_tree import ProcTree
 

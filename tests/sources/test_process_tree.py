@@ -12,7 +12,7 @@ import pytest
 from sidecar.clock import Clock
 from sidecar.model.readings import ProcessReading
 from sidecar.model.vocabulary import Fault, Source
-from sidecar.recording import read_processes
+from sidecar.recording.rows import read_processes
 from sidecar.sources.process import ProcessSource
 from tests.fakes.proc_tree import ProcTree
 

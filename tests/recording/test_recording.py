@@ -12,10 +12,11 @@ from sidecar.errors import RecordingError
 from sidecar.model.readings import CgroupReading, HealthReading, LogReading, MetricsReading
 from sidecar.model.samples import Tick
 from sidecar.model.vocabulary import Fault, Source
-from sidecar.recording import Recording, read_ticks
+from sidecar.recording.folder import Recording
+from sidecar.recording.ticks import read_ticks
 
-REAL = Path(__file__).parent / "data/recordings"
-BODY = (Path(__file__).parent / "data/expositions/0.26.0.txt").read_text()
+REAL = Path(__file__).parents[1] / "data/recordings"
+BODY = (Path(__file__).parents[1] / "data/expositions/0.26.0.txt").read_text()
 T0 = 1_700_000_000.0
 BEYOND_FLOATS = 10**399
 Row = dict[str, Any]

@@ -1,0 +1,1 @@
+"""Recordings: folders of raw rows, one file for each source, and the ticks that they give again."""
