@@ -1,16 +1,16 @@
 """The kernel's own account of what it killed: ``/dev/kmsg``, or a file it is copied to."""
 
 import errno
-from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from sidecar.clock import ClockLike
-from sidecar.model.readings import KernelKill, KernelReading
+from sidecar.model.readings import KernelReading
 from sidecar.model.samples import Instant, Sample
 from sidecar.model.vocabulary import Fault, Source
-from sidecar.parse.kernel_line import KernelFold, is_about_kills
+from sidecar.parse.kernel_inbox import KernelInbox
+from sidecar.parse.kernel_line import is_about_kills
 from sidecar.sources.base import Tap, sample_of
 from sidecar.sources.kernel_places import (
     KMSG,
@@ -26,9 +26,6 @@ from sidecar.sources.kernel_places import (
 from sidecar.sources.wakeup import Wakeup
 
 _DRAIN_RECORDS: Final = 4096
-_INBOX_KILLS: Final = 1024
-_HELD_S: Final = 5.0
-"""Seconds for which kills may wait until what was read before them is decided."""
 _FAULTS: Final = {
     errno.EPERM: Fault.DENIED,
     errno.EACCES: Fault.DENIED,
@@ -63,15 +60,12 @@ class KernelLogSource:
         self._boot = read_boot()
         self._log: Kmsg | PlainFile | None = None
         self._wakeup = Wakeup()
-        self._inbox: deque[KernelKill] = deque()
         self._lost = 0
         self._read_to: Mark = mark_of(resume, self._boot)
         told = told_of(resume) if self._read_to else ()
-        self._fold = KernelFold(told, clock.now().monotonic)
+        self._inbox = KernelInbox(told, clock.now().monotonic)
         self._told_to: Mark = self._read_to
         self._told = told
-        self._ready = 0
-        self._held_since: Instant | None = None
 
     async def open(self) -> None:
         """Go to where the log is read from, and begin to watch it."""
@@ -89,24 +83,24 @@ class KernelLogSource:
         begun = self._clock.now()
         fault = self._opened() or self._drain()
         now = self._clock.now()
-        self._keep(self._fold.flush(now))
+        self._inbox.flush(now)
         self._settle(now)
         # What was read before the log went is told first; that it is gone, with the next sample.
-        if fault is not None and not self._ready:
+        if fault is not None and not self._inbox.has_news:
             return sample_of(self.name, begun, self._clock.now(), fault)
         reading = KernelReading(
-            kills=tuple(self._inbox.popleft() for _ in range(self._ready)),
-            lost=self._lost,
+            kills=self._inbox.take(),
+            lost=self._lost + self._inbox.lost,
             position=position_of(self._told_to, self._boot, self._told),
         )
-        self._ready = self._lost = 0
+        self._lost = self._inbox.lost = 0
         return sample_of(self.name, begun, self._clock.now(), reading)
 
     async def wait(self) -> None:
         """Return when the log tells of a kill, or cannot be read any more."""
         while True:
             await self._wakeup.wait()
-            if self._log is None or self._ready:
+            if self._log is None or self._inbox.has_news:
                 return
 
     def _taken(self, descriptor: int) -> None:
@@ -157,25 +151,13 @@ class KernelLogSource:
         for line, mark in lines:
             if self._tap is not None and is_about_kills(line):
                 self._tap(now, {"line": line})
-            self._keep(self._fold.feed(line, now))
+            self._inbox.feed(line, now)
             self._read_to = mark
             self._settle(now)
         self._read_to = log.mark
         return Fault.ABSENT if log.gone else None
 
     def _settle(self, now: Instant) -> None:
-        """Make ready what is decided: no line up to here can add to it any more."""
-        if self._fold.undecided(now):
-            self._held_since = self._held_since or now
-            if now.monotonic - self._held_since.monotonic < _HELD_S:
-                return
-        self._held_since = None
-        self._ready = len(self._inbox)
-        self._told_to, self._told = self._read_to, self._fold.told
-
-    def _keep(self, kills: tuple[KernelKill, ...]) -> None:
-        for kill in kills:
-            if len(self._inbox) < _INBOX_KILLS:
-                self._inbox.append(kill)
-            else:
-                self._lost += 1
+        """Note where another reading may go on, if nothing up to here is undecided."""
+        if self._inbox.settle(now):
+            self._told_to, self._told = self._read_to, self._inbox.told
