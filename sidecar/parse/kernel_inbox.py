@@ -37,7 +37,7 @@ class KernelInbox:
         return self._fold.told
 
     def feed(self, line: str, now: Instant) -> None:
-        """Take in a line; to be followed by ``settle``."""
+        """Take in a line; ``settle`` belongs before it, and after."""
         self._keep(self._fold.feed(line, now))
 
     def flush(self, now: Instant) -> None:

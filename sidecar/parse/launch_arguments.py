@@ -16,8 +16,6 @@ from sidecar.parse.limit_values import limit_value
 _MOST_IN_FRONT: Final = 16
 """Words in which the program's name must stand: an interpreter and its own options come before it."""
 
-_MOST: Final = 1 << 60
-
 _MODULE = re.compile(r"vllm\.entrypoints\.(?:[a-z_]+\.)*(?:api_server|grpc_server)")
 _SCRIPT = re.compile(r"(?:.*/)?vllm/entrypoints/(?:[a-z_]+/)*(?:api_server|grpc_server)\.py")
 _PROGRAM = re.compile(r"(?:.*/)?vllm|vllm\.entrypoints\.cli\.main")
@@ -59,20 +57,6 @@ def limits_of_argv(argv: Sequence[str]) -> Limits:
 def with_origin(values: Values, origin: Origin) -> Limits:
     """Numbers as limits that were read at ``origin``."""
     return {limit: Known(value, origin) for limit, value in values.items()}
-
-
-def limits_of_row(told: Mapping[str, object]) -> Limits:
-    """The numbers of a command line as a recording keeps them, by the names of the limits.
-
-    Names that we do not know are left out, and so are values that no limit can have.
-    """
-    names = {limit.value: limit for limit in Limit}
-    values = {
-        names[name]: float(value)
-        for name, value in told.items()
-        if name in names and isinstance(value, int | float) and 0 <= value <= _MOST
-    }
-    return with_origin(values, Origin.COMMAND_LINE)
 
 
 def _own_arguments(argv: Sequence[str]) -> Sequence[str]:

@@ -17,9 +17,10 @@ from sidecar.model.readings import (
 from sidecar.model.samples import Instant, Sample
 from sidecar.model.vocabulary import Fault, Party, Source
 from sidecar.parse.kernel_line import KernelFold
-from sidecar.parse.launch_arguments import limits_of_row
 from sidecar.parse.metric_roles import ExpositionReader
 from sidecar.parse.recorded_cgroup import read_cgroup_row
+from sidecar.parse.recorded_limits import read_limits_row
+from sidecar.parse.version import is_version
 from sidecar.recording.folder import FILES, Recording, Row
 
 OK = 200
@@ -52,10 +53,7 @@ class Decoder:
             case Source.VLLM_METRICS:
                 return self.read_metrics(row)
             case Source.VLLM_HEALTH:
-                status = 0 if row["status"] is None else whole(row["status"])
-                if not status:
-                    return fault_named(row.get("error"))
-                return HealthReading(status, self.version if status == OK else None)
+                return self.read_health(row)
             case Source.CGROUP:
                 return read_cgroup_row(row)
             case Source.NVML:
@@ -66,6 +64,16 @@ class Decoder:
                 return read_processes(row)
             case Source.VLLM_LOG | Source.KERNEL_LOG | Source.KUBERNETES:
                 raise ValueError("not a polled source")
+
+    def read_health(self, row: Row) -> Reading | Fault:
+        """What one look at the health endpoint says; of the version, else what the recording says."""
+        status = 0 if row["status"] is None else whole(row["status"])
+        if not status:
+            return fault_named(row.get("error"))
+        version = row.get("version")
+        if not (isinstance(version, str) and is_version(version)):
+            version = self.version if status == OK else None
+        return HealthReading(status, version, read_limits_row(row.get("limits", {})))
 
     def read_metrics(self, row: Row) -> Reading | Fault:
         """What one scrape says."""
@@ -149,7 +157,7 @@ def read_processes(row: Row) -> ProcessReading:
         processes,
         root=optional_int(row["root"]) if "root" in row else next(named, None),
         host_pids=row.get("host_pids") is not False,
-        limits=limits_of_row(row.get("limits", {})),
+        limits=read_limits_row(row.get("limits", {})),
     )
 
 

@@ -151,6 +151,8 @@ class KernelLogSource:
         for line, mark in lines:
             if self._tap is not None and is_about_kills(line):
                 self._tap(now, {"line": line})
+            # What is decided by now stays so, whatever this line leaves open.
+            self._settle(now)
             self._inbox.feed(line, now)
             self._read_to = mark
             self._settle(now)

@@ -13,6 +13,7 @@ from sidecar.model.readings import Process, ProcessReading
 from sidecar.model.samples import Sample
 from sidecar.model.vocabulary import Fault, Party, Source
 from sidecar.parse.launch_arguments import limits_of_argv
+from sidecar.parse.recorded_limits import limits_row
 from sidecar.sources.base import Tap, sample_of
 from sidecar.sources.thread import CallThread
 
@@ -119,7 +120,7 @@ def _row(reading: ProcessReading) -> Mapping[str, object]:
         "host_pids": reading.host_pids,
     }
     if reading.limits:
-        row["limits"] = {limit.value: known.value for limit, known in reading.limits.items()}
+        row["limits"] = limits_row(reading.limits)
     return row
 
 

@@ -10,6 +10,7 @@ from sidecar.model.limits import Limits
 from sidecar.model.readings import HealthReading, Reading
 from sidecar.model.samples import Sample
 from sidecar.model.vocabulary import Fault, Source
+from sidecar.parse.recorded_limits import limits_row
 from sidecar.parse.server_config import parse_models, parse_server_info
 from sidecar.parse.version import parse_version
 from sidecar.sources.base import Tap, sample_of
@@ -100,7 +101,8 @@ class VllmHealthSource:
                 self._forget()
             got, row = answer, {"status": None, "error": answer.value}
         else:
-            got, row = await self._reading(answer.status), {"status": answer.status}
+            got = await self._reading(answer.status)
+            row = {"status": answer.status, **_told(got)}
         if self._tap is not None:
             self._tap(begun, row)
         return sample_of(self.name, begun, self._clock.now(), got)
@@ -123,6 +125,16 @@ class VllmHealthSource:
         """Whoever answers well next is asked anew: it may be another server."""
         for question in (self._version, self._models, self._info):
             question.tries = 0
+
+
+def _told(reading: HealthReading) -> dict[str, object]:
+    """What the server told of itself, for a recording."""
+    told: dict[str, object] = {}
+    if reading.version is not None:
+        told["version"] = reading.version
+    if reading.limits:
+        told["limits"] = limits_row(reading.limits)
+    return told
 
 
 class _Question:
