@@ -7,22 +7,28 @@ final state can be scraped.
 import asyncio
 import json
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 
+from sidecar.capture.tape import Tape
 from sidecar.catalog.signals import EVIDENCE
 from sidecar.classify.policy import Policy
 from sidecar.clock import ClockLike
 from sidecar.config import Settings, read_cluster, split_listen
-from sidecar.export.http import HttpServer, Views
+from sidecar.envelope.live import compare_live
+from sidecar.envelope_file import load_envelope
+from sidecar.export.http import HttpServer, find_web_file
 from sidecar.export.metrics import Exposition
+from sidecar.export.pages import Views
 from sidecar.export.results import encode, window_result
-from sidecar.model.report import Report
+from sidecar.model.envelope import Envelope, EnvelopeStatus
+from sidecar.model.report import ReloadStatus, Report
 from sidecar.model.samples import Instant, Tick
 from sidecar.model.saved_state import Checkpoint
 from sidecar.model.vocabulary import Source
 from sidecar.pipeline import Pipeline, Step
+from sidecar.reload import Reloader, Reloads
 from sidecar.sources.base import SourceLike
 from sidecar.state_file import StateFile
 from sidecar.ticker import Ticker
@@ -92,6 +98,17 @@ def state_file(settings: Settings) -> StateFile | None:
 
 
 @dataclass(slots=True)
+class Measured:
+    """The envelope that the server is held against, if there is one."""
+
+    envelope: Envelope | None
+
+    def compare(self, report: Report) -> EnvelopeStatus | None:
+        """Whether it still holds."""
+        return None if self.envelope is None else compare_live(self.envelope, report)
+
+
+@dataclass(slots=True)
 class Board:
     """The latest report and the last windows: what the HTTP server may look at."""
 
@@ -101,6 +118,7 @@ class Board:
     windows: deque[str] = field(default_factory=deque)
     characters: int = 0
     last_tick: float | None = None
+    reload: ReloadStatus | None = None
 
     def post(self, step: Step) -> None:
         """Replace what is shown."""
@@ -108,6 +126,12 @@ class Board:
         for judgement in step.closed:
             self.keep(encode(window_result(judgement)))
         self.last_tick = self.clock.now().monotonic
+
+    def show_reload(self, status: ReloadStatus) -> None:
+        """Show what came of a reload, without waiting for the next tick."""
+        self.reload = status
+        if self.report is not None:
+            self.report = replace(self.report, reload=status)
 
     def keep(self, window: str) -> None:
         """Keep a closed window as its text, and forget the oldest beyond the bounds."""
@@ -129,18 +153,22 @@ async def run(
     stop: asyncio.Event,
     *,
     without: frozenset[Source] = frozenset(),
+    tape: Tape | None = None,
     listening: Callable[[str, int], None] = lambda _host, _port: None,
     observe: Callable[[Step], None] = lambda _step: None,
-    complain: Callable[[str], None] = lambda _event: None,
+    complain: Callable[..., None] = lambda _event, **_fields: None,
+    reloads: Reloads | None = None,
 ) -> None:
     """Run the daemon until ``stop`` is set.
 
-    ``without``: sources to leave out. ``listening`` is told where the HTTP server listens;
-    ``observe`` is shown every step; ``complain`` hears of what goes wrong with ourselves, once.
+    ``without``: sources to leave out. ``tape``: notes all that is sampled and judged, for a
+    recording. ``listening`` is told where the HTTP server listens; ``observe`` is shown every step;
+    ``complain`` hears of what goes wrong with ourselves, once. ``reloads`` asks for the settings to
+    be read again.
 
     Raises:
-        ConfigError: the listen address or the folder for the state cannot be had, or a place of the
-            log is of no known form.
+        ConfigError: the listen address or the folder for the state cannot be had, a place of the
+            log is of no known form, or the web configuration cannot be honoured.
     """
     board = Board(clock=clock, interval_s=settings.interval)
     pipeline = Pipeline(
@@ -151,20 +179,49 @@ async def run(
 
     keeper = Keeper(pipeline, state_file(settings), complain)
     checkpoint = await keeper.restore(clock.now())
-    built = build_sources(settings, clock, checkpoint)
+    if tape is None:
+        built = build_sources(settings, clock, checkpoint)
+    else:
+        built = tape.all(build_sources(settings, clock, checkpoint, tap_of=tape.tap))
     sources = tuple(source for source in built if source.name not in without)
 
+    measured = Measured(await load_envelope(settings.envelope))
+
+    def shown(step: Step) -> Step:
+        """A step with what is known beside the pipeline."""
+        status = measured.compare(step.report)
+        return replace(step, report=replace(step.report, reload=board.reload, envelope=status))
+
     async def consume(tick: Tick) -> None:
-        step = pipeline.step(tick)
+        if tape is not None:
+            tape.note_tick(tick)
+        step = shown(pipeline.step(tick))
+        if tape is not None:
+            await tape.note_windows(step.closed)
         await keeper.keep(tick.at)
         board.post(step)
         observe(step)
 
+    exposition = Exposition(EVIDENCE, max_engines=settings.max_engines)
     server = HttpServer(
         Views(
             report=lambda: board.report, windows=lambda: tuple(board.windows), alive=board.is_alive
         ),
-        Exposition(EVIDENCE, max_engines=settings.max_engines),
+        exposition,
+        web_file=find_web_file(settings.web_config_file, clock, complain),
+        complain=complain,
+    )
+
+    def take(fresh: Settings) -> None:
+        pipeline.adopt(Policy(max_preemptions_per_request=fresh.max_preemptions_per_request))
+        exposition.max_engines = fresh.max_engines
+
+    async def reload_files() -> None:
+        measured.envelope = await load_envelope(settings.envelope)
+        await server.reload()
+
+    reloader = Reloader(
+        settings, clock, take=take, reload_files=reload_files, show=board.show_reload
     )
     async with AsyncExitStack() as stack:
         host, port = split_listen(settings.listen)
@@ -174,9 +231,25 @@ async def run(
         stack.callback(keeper.close)
         stack.push_async_callback(close_all, sources)
         await unless(stop, open_all(sources))
-        await Ticker(
-            clock=clock, interval_s=settings.interval, sources=sources, consume=consume, stop=stop
-        ).run()
+        async with beside(reloader.run(reloads or Reloads(lambda: settings))):
+            await Ticker(
+                clock=clock,
+                interval_s=settings.interval,
+                sources=sources,
+                consume=consume,
+                stop=stop,
+            ).run()
+        if tape is not None:
+            await tape.note_windows(pipeline.finish())
+
+
+@asynccontextmanager
+async def beside(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    """Do something for as long as the block takes."""
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(work)
+        yield
+        task.cancel()
 
 
 async def open_all(sources: Sequence[SourceLike]) -> None:

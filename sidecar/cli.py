@@ -10,8 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
+from sidecar.commands.envelope_options import add_envelope
 from sidecar.errors import ConfigError, SidecarError
-from sidecar.parse.quantity import parse_duration
+from sidecar.parse.quantity import parse_duration, parse_size
 
 DONE, NEGATIVE, USAGE = 0, 1, 2
 
@@ -24,6 +25,11 @@ RUN_OPTIONS: tuple[tuple[str, str, str], ...] = (
     ("interval", "TIME", "time between samples (default 5s)"),
     ("window", "TIME", "length of a window, a multiple of the interval (default 15s)"),
     ("listen", "HOST:PORT", "where to serve our own metrics (default 127.0.0.1:9477)"),
+    (
+        "web-config-file",
+        "PATH",
+        "serve them with TLS, passwords, headers (exporter-toolkit's format)",
+    ),
     (
         "cgroup",
         "auto|off|PATH",
@@ -38,6 +44,7 @@ RUN_OPTIONS: tuple[tuple[str, str, str], ...] = (
     ),
     ("gpu", "auto|off|INDEX,...", "GPUs to watch (default auto)"),
     ("state-dir", "PATH", "keep what was counted and read over our own restart"),
+    ("envelope", "FILE", "a measured envelope: is the server still within it?"),
     ("max-preemptions-per-request", "N", "tolerated preemptions per request (default 0.01)"),
     ("max-engines", "N", "engines shown apart, 1 to 64 (default 64)"),
 )
@@ -66,6 +73,14 @@ def duration(text: str) -> float:
     """A duration of an offline command, where the daemon's settings do not apply."""
     try:
         return parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def size(text: str) -> int:
+    """A size of an offline command."""
+    try:
+        return parse_size(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
@@ -116,10 +131,41 @@ def build_parser() -> Parser:
 
     replay = commands.add_parser("replay", help="a recording through the daemon's pipeline")
     replay.add_argument("folder", metavar="DIR", type=Path)
-    replay.add_argument("--interval", metavar="TIME", type=duration, default=5.0)
-    replay.add_argument("--window", metavar="TIME", type=duration, default=15.0)
-    replay.add_argument("--max-preemptions-per-request", metavar="N", type=float, default=0.01)
+    replay.add_argument(
+        "--interval", metavar="TIME", type=duration, help="default: as recorded, else 5s"
+    )
+    replay.add_argument(
+        "--window", metavar="TIME", type=duration, help="default: as recorded, else 15s"
+    )
+    replay.add_argument(
+        "--max-preemptions-per-request",
+        metavar="N",
+        type=float,
+        help="default: as recorded, else 0.01",
+    )
     add_output(replay)
+
+    capture = commands.add_parser(
+        "capture", help="record a window raw, around a time or a command that makes load"
+    )
+    add_run_options(capture)
+    capture.add_argument("--out", metavar="DIR", type=Path, required=True, help="a new folder")
+    capture.add_argument("--for", metavar="TIME", type=duration, dest="seconds")
+    capture.add_argument(
+        "--drain",
+        metavar="TIME",
+        type=duration,
+        default=30.0,
+        help="time for what the command leaves in the server (default 30s)",
+    )
+    capture.add_argument("--about", metavar="TEXT", default="", help="a line for whoever reads it")
+    capture.add_argument("--bundle", metavar="FILE.tar.gz", type=Path, help="pack it, as well")
+    capture.add_argument(
+        "--max-size", metavar="SIZE", type=size, default=2 << 30, help="default 2GiB"
+    )
+    capture.add_argument("words", nargs="*", metavar="-- COMMAND", help="a command that makes load")
+
+    add_envelope(commands.add_parser("envelope", help="a capacity benchmark in steps"), add_output)
 
     check = commands.add_parser("check", help="what can be observed from here, and what cannot")
     add_run_options(check)
@@ -135,11 +181,16 @@ def settings_given(arguments: argparse.Namespace) -> dict[str, object]:
 
 
 def run_run(arguments: argparse.Namespace) -> int:
-    """The daemon."""
+    """The daemon. A SIGHUP that comes while it begins waits until it can be heeded."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGHUP,))
     from sidecar.commands.run import run_daemon
     from sidecar.config import load
 
-    return run_daemon(load(settings_given(arguments), file=arguments.config))
+    try:
+        return run_daemon(lambda: load(settings_given(arguments), file=arguments.config))
+    except SidecarError:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        raise
 
 
 def run_demo(arguments: argparse.Namespace) -> int:
@@ -158,21 +209,68 @@ def run_scan(arguments: argparse.Namespace) -> int:
 
 def run_replay(arguments: argparse.Namespace) -> int:
     """A recording."""
-    from sidecar.classify.policy import Policy
     from sidecar.commands.replay import run_replay as replay
 
-    ratio = arguments.window / arguments.interval
-    if ratio < 1 or abs(ratio - round(ratio)) > 1e-6:  # noqa: PLR2004  (rounding of the quotient)
-        raise ConfigError("window: must be a multiple of interval")
-    if not arguments.max_preemptions_per_request >= 0:
-        raise ConfigError("max-preemptions-per-request: must not be negative")
     return replay(
         arguments.folder,
         interval_s=arguments.interval,
         window_s=arguments.window,
-        policy=Policy(max_preemptions_per_request=arguments.max_preemptions_per_request),
+        tolerance=arguments.max_preemptions_per_request,
         output=arguments.output,
     )
+
+
+def run_capture(arguments: argparse.Namespace) -> int:
+    """A recording of a live server."""
+    from sidecar.commands.capture import Wish
+    from sidecar.commands.capture import run_capture as capture
+    from sidecar.config import load
+    from sidecar.recorded_run import Load
+
+    if (arguments.seconds is None) == (not arguments.words):
+        raise ConfigError("capture: either --for TIME or -- COMMAND is needed")
+    given = {"listen": "127.0.0.1:0", **settings_given(arguments), "state_dir": None}
+    wish = Wish(
+        folder=arguments.out,
+        load=Load(arguments.seconds, tuple(arguments.words), arguments.drain),
+        about=arguments.about,
+        bundle=arguments.bundle,
+        most_bytes=arguments.max_size,
+    )
+    return capture(load(given, file=arguments.config), wish)
+
+
+def run_envelope(arguments: argparse.Namespace) -> int:
+    """A capacity benchmark."""
+    return ENVELOPE[arguments.step](arguments)
+
+
+def run_envelope_run(arguments: argparse.Namespace) -> int:
+    """Its stages."""
+    from sidecar.commands.envelope_run import run_envelope as run
+
+    return run(arguments.plan, arguments.out)
+
+
+def run_envelope_report(arguments: argparse.Namespace) -> int:
+    """Its report."""
+    from sidecar.commands.envelope import run_report
+
+    return run_report(arguments.run)
+
+
+def run_envelope_compare(arguments: argparse.Namespace) -> int:
+    """Two of them."""
+    from sidecar.commands.envelope import run_compare
+
+    return run_compare(arguments.before, arguments.after, output=arguments.output)
+
+
+def run_envelope_rules(arguments: argparse.Namespace) -> int:
+    """Alert rules from it."""
+    from sidecar.commands.envelope import run_rules
+
+    return run_rules(arguments.run, out=arguments.out, match=arguments.match)
 
 
 def run_check(arguments: argparse.Namespace) -> int:
@@ -183,11 +281,19 @@ def run_check(arguments: argparse.Namespace) -> int:
     return check(load(settings_given(arguments), file=arguments.config), output=arguments.output)
 
 
+ENVELOPE: dict[str, Callable[[argparse.Namespace], int]] = {
+    "run": run_envelope_run,
+    "report": run_envelope_report,
+    "compare": run_envelope_compare,
+    "rules": run_envelope_rules,
+}
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "run": run_run,
     "demo": run_demo,
     "scan": run_scan,
     "replay": run_replay,
+    "capture": run_capture,
+    "envelope": run_envelope,
     "check": run_check,
 }
 """Commands import what they need when they are called: ``scan`` needs no HTTP library."""

@@ -29,6 +29,8 @@ from sidecar.parse.quantity import parse_duration
 
 ENV_PREFIX = "VLLM_SIDECAR_"
 MAX_PORT = 65535
+MOST_DIGITS = 20
+"""Of a number of 64 bits."""
 GPU_INDEXES = re.compile(r"[0-9]{1,4}(?:,[0-9]{1,4})*")
 SERVICE_LINK = re.compile(
     rf"{ENV_PREFIX}(?:SERVICE_HOST|SERVICE_PORT\w*|PORT(?:_\d+_(?:TCP|UDP|SCTP)\w*)?)"
@@ -124,6 +126,10 @@ class Settings(BaseSettings):
     listen: Annotated[str, AfterValidator(check_listen)] = "127.0.0.1:9477"
     """Where our own HTTP server listens."""
 
+    web_config_file: Path | None = None
+    """TLS, users and headers of that server, in the format of Prometheus' exporter-toolkit; it is read
+    again when it changes. Default none: plain HTTP for everybody who gets to ``listen``."""
+
     log: Annotated[
         list[Annotated[str, Field(min_length=1)]], NoDecode, BeforeValidator(to_list)
     ] = []
@@ -151,6 +157,9 @@ class Settings(BaseSettings):
 
     gpu: str = "auto"
     """``auto``: all GPUs if there is a driver; ``off``; or their indexes with commas between."""
+
+    envelope: Path | None = None
+    """``envelope.json`` of a benchmark, or its folder: the live server is held against it."""
 
     max_preemptions_per_request: Annotated[float, Field(ge=0)] = 0.01
     """Preemptions per finished request that are no warning."""
@@ -190,6 +199,11 @@ class Cluster:
     container: str | None = None
 
 
+def read_environment() -> Mapping[str, str]:
+    """Our whole environment, which the commands that we start inherit."""
+    return dict(os.environ)
+
+
 def read_cluster() -> Cluster:
     """Our cluster: the API's address is in every pod, POD_NAME and CONTAINER_NAME if it is given."""
     port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
@@ -198,6 +212,29 @@ def read_cluster() -> Cluster:
         port=int(port) if port.isascii() and port.isdigit() else 443,
         pod=os.environ.get("POD_NAME") or os.environ.get("HOSTNAME") or None,
         container=os.environ.get("CONTAINER_NAME") or None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Supervision:
+    """What systemd told us of itself.
+
+    ``socket``: where it hears notifications, as ``sd_notify(3)`` writes it. ``watchdog_s``: seconds
+    without a sign of life after which it ends us, as ``sd_watchdog_enabled(3)`` has it.
+    """
+
+    socket: str | None = None
+    watchdog_s: float | None = None
+
+
+def read_supervision() -> Supervision:
+    """Who supervises us. A time that is meant for another process, or for none, is no time."""
+    time = os.environ.get("WATCHDOG_USEC", "")
+    is_ours = os.environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+    is_time = is_ours and len(time) < MOST_DIGITS and time.isascii() and time.isdigit()
+    return Supervision(
+        socket=os.environ.get("NOTIFY_SOCKET") or None,
+        watchdog_s=(int(time) / 1e6 if is_time else 0) or None,
     )
 
 

@@ -25,6 +25,7 @@ FIELDS = frozenset(
         "signal",
         "step",
         "lever",
+        "settings",
     }
 )
 """What a line may hold. Everything else is dropped: a field that quotes the outside would leak."""

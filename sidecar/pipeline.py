@@ -82,6 +82,11 @@ class Pipeline:
         at = self.last_tick
         return tuple(self.close(window, at) for window in rest) if at is not None else ()
 
+    def adopt(self, policy: Policy) -> None:
+        """Judge by another policy from now on; what was judged stays as it was."""
+        self.policy = policy
+        self.advisor.tolerance = policy.max_preemptions_per_request
+
     def checkpoint(self, now: Instant) -> Checkpoint:
         """What must be kept so that a later run goes on from this step."""
         return Checkpoint(

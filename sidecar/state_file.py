@@ -10,7 +10,7 @@ from sidecar.errors import ConfigError
 from sidecar.model.saved_state import Checkpoint
 from sidecar.model.vocabulary import Fault
 from sidecar.parse.saved_state import decode_checkpoint, encode_checkpoint
-from sidecar.sources.thread import CallThread
+from sidecar.thread import CallThread
 
 LARGEST = 4 * 1024 * 1024
 """Bytes. A checkpoint has a few thousand; a larger file is not ours."""

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,7 +13,7 @@ from sidecar.errors import ConfigError
 from sidecar.model.saved_state import Checkpoint, Position
 from sidecar.model.vocabulary import Source
 from sidecar.parse.metric_roles import ExpositionReader
-from sidecar.sources.base import SourceLike
+from sidecar.sources.base import SourceLike, Tap
 from sidecar.sources.cgroup import CgroupSource
 from sidecar.sources.kernel_log import KernelLogSource
 from sidecar.sources.kube_api import Access
@@ -33,9 +33,16 @@ SCRAPE_LIMIT_S = 5.0
 below the interval would take a slow server for a dead one."""
 READ_LIMIT_S = 2.0
 
+TapOf = Callable[[Source], Tap | None]
+"""What a source hands its rows to, if it is recorded."""
+
 
 def build_sources(
-    settings: Settings, clock: ClockLike, checkpoint: Checkpoint | None = None
+    settings: Settings,
+    clock: ClockLike,
+    checkpoint: Checkpoint | None = None,
+    *,
+    tap_of: TapOf = lambda _source: None,
 ) -> tuple[SourceLike, ...]:
     """Every source that the settings ask for; what was read before goes on at the checkpoint.
 
@@ -54,6 +61,7 @@ def build_sources(
             limit_s=SCRAPE_LIMIT_S,
             token_file=settings.target_token_file,
             ca_file=settings.target_ca_file,
+            tap=tap_of(Source.VLLM_METRICS),
         ),
         VllmHealthSource(
             clock,
@@ -62,18 +70,28 @@ def build_sources(
             asked=Asked.of(settings.target),
             token_file=settings.target_token_file,
             ca_file=settings.target_ca_file,
+            tap=tap_of(Source.VLLM_HEALTH),
         ),
     ]
     if is_here(settings):
-        sources.extend(host_sources(settings, clock))
+        sources.extend(host_sources(settings, clock, tap_of))
     if settings.log:
-        sources.append(VllmLogSource(clock, log_places(settings, clock, positions)))
+        places = log_places(settings, clock, positions)
+        sources.append(VllmLogSource(clock, places, tap=tap_of(Source.VLLM_LOG)))
     if settings.kernel_log != "off" and (settings.kernel_log != "auto" or is_here(settings)):
         path = "/dev/kmsg" if settings.kernel_log == "auto" else settings.kernel_log
         resume = {} if checkpoint is None else checkpoint.kernel_position
-        sources.append(KernelLogSource(clock, path=Path(path), resume=resume))
+        tap = tap_of(Source.KERNEL_LOG)
+        sources.append(KernelLogSource(clock, path=Path(path), resume=resume, tap=tap))
     if settings.gpu != "off":
-        sources.append(NvmlSource(clock, limit_s=READ_LIMIT_S, indexes=settings.gpu_indexes))
+        sources.append(
+            NvmlSource(
+                clock,
+                limit_s=READ_LIMIT_S,
+                indexes=settings.gpu_indexes,
+                tap=tap_of(Source.NVML),
+            )
+        )
     if settings.kubernetes != "off":
         sources.append(kubernetes_source(settings, clock))
     return tuple(sources)
@@ -88,13 +106,16 @@ def is_here(settings: Settings) -> bool:
     return is_named or local_port(settings.target) is not None
 
 
-def host_sources(settings: Settings, clock: ClockLike) -> Iterator[SourceLike]:
+def host_sources(
+    settings: Settings, clock: ClockLike, tap_of: TapOf = lambda _source: None
+) -> Iterator[SourceLike]:
     """The server's processes and its cgroup."""
     process = ProcessSource(
         clock,
         limit_s=READ_LIMIT_S,
         pid=None if settings.pid == "auto" else settings.pid,
         port=local_port(settings.target),
+        tap=tap_of(Source.PROCESS),
     )
     yield process
     if settings.cgroup != "off":
@@ -105,6 +126,7 @@ def host_sources(settings: Settings, clock: ClockLike) -> Iterator[SourceLike]:
             pid=lambda: process.root_pid,
             pids=lambda: process.pids,
             here=settings.pid != "auto" or local_port(settings.target) is not None,
+            tap=tap_of(Source.CGROUP),
         )
 
 

@@ -12,6 +12,11 @@ import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
 from hypothesis import HealthCheck, settings
 
+from tests.fakes.deploy_tools import are_there
+from tests.fakes.images import can_be_made, images
+
+__all__ = ("images",)
+
 settings.register_profile(
     "project", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60
 )
@@ -51,14 +56,24 @@ def has_nvidia_library() -> bool:
 COMPONENTS: dict[str, Callable[[], bool]] = {
     "promtool": lambda: shutil.which("promtool") is not None,
     "prometheus": lambda: shutil.which("prometheus") is not None,
+    "alertmanager": lambda: all(
+        shutil.which(name) for name in ("prometheus-alertmanager", "amtool")
+    ),
     "gcc": lambda: shutil.which("gcc") is not None,
     "uml": lambda: shutil.which("linux.uml") is not None,
     "openssl": lambda: shutil.which("openssl") is not None,
+    "curl": lambda: shutil.which("curl") is not None,
     "logrotate": lambda: Path("/usr/sbin/logrotate").exists(),
     "journald": lambda: (
         Path("/lib/systemd/systemd-journald").exists() and shutil.which("journalctl") is not None
     ),
+    "systemd": lambda: (
+        Path("/lib/systemd/systemd").exists() and shutil.which("systemd-analyze") is not None
+    ),
     "podman": lambda: all(shutil.which(name) for name in ("podman", "runc")),
+    "image_base": can_be_made,
+    "kubectl": lambda: shutil.which("kubectl") is not None,
+    "deploy_tools": are_there,
     "root": lambda: os.geteuid() == 0,
     "cgroup_v1": lambda: Path("/sys/fs/cgroup/memory/memory.limit_in_bytes").exists(),
     "ipv6": has_ipv6,

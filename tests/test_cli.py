@@ -8,6 +8,8 @@ from blockbuster import BlockBuster
 
 from sidecar import cli
 
+HEALTHY = Path(__file__).parent / "data/recordings/a_healthy"
+
 SECRET = "sk-canary-0451"
 
 
@@ -69,7 +71,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (("scan",), "FILE"),
         (("replay", "/nonexistent"), "no recording in /nonexistent"),
         (("replay", "/tmp", "--interval", "x"), "not a duration"),
-        (("replay", "/tmp", "--window", "7s"), "window: must be a multiple of interval"),
+        (("replay", str(HEALTHY), "--window", "7s"), "window: must be a multiple of interval"),
         (("replay", "/tmp", "--max-preemptions-per-request", "nan"), "must not be negative"),
         (("demo", "--scenario", "doom"), "no scenario 'doom'"),
     ],

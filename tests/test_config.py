@@ -32,6 +32,7 @@ OPTIONS = (
     Option("interval", ("1s", "2500ms", "5s"), (1.0, 2.5, 5.0)),
     Option("window", ("30s", "1m", "1h"), (30.0, 60.0, 3600.0)),
     Option("listen", ("0.0.0.0:1", "[::1]:2", "h:3"), ("0.0.0.0:1", "[::1]:2", "h:3")),
+    Option("web_config_file", ("a", "b", "c"), (Path("a"), Path("b"), Path("c"))),
     Option("log", ("/a", "/b", "/c"), (["/a"], ["/b"], ["/c"]), "['{}']"),
     Option("state_dir", ("/a", "/b", "/c"), (Path("/a"), Path("/b"), Path("/c"))),
     Option("cgroup", ("off", "/b", "auto"), ("off", "/b", "auto")),

@@ -21,6 +21,7 @@ from sidecar.catalog.family import (
 )
 from sidecar.catalog.source_faults import SOURCE_FAULTS
 from sidecar.model.advice import Lever
+from sidecar.model.envelope import Drift
 from sidecar.model.limits import Limit
 from sidecar.model.report import EvidenceKey
 from sidecar.model.vocabulary import (
@@ -70,8 +71,15 @@ THROUGHPUT_ROLES: Mapping[str, str] = {
 HOST_LIMITS = (LimitOwner.OWN, LimitOwner.ABOVE, LimitOwner.HOST)
 """Whose limits could kill the server; those below it bind only some of its processes."""
 HOST_EVENTS = ("low", "high", "max", "oom", "oom_kill", "oom_group_kill")
-LOG_DROPS = ("too_long", "overflow", "lost", "read_error", "users_text", OTHER)
+LOG_DROPS = ("too_long", "overflow", "lost", "read_error", OTHER)
 """Why parts of vLLM's log were not read; any further reason counts as ``other``."""
+ENVELOPE_LIMITS = (
+    "requests_running",
+    "tokens_per_running_request",
+    "ttft_p95_seconds",
+    "inter_token_p95_seconds",
+    "e2e_p95_seconds",
+)
 INFO_LABELS = (
     "model_name",
     "vllm_version",
@@ -375,6 +383,35 @@ KERNEL_LOST = counter(
     "Records of the kernel log that were overwritten before they were read, or too many at once; "
     "kills among them were not seen there.",
 )
+RELOAD_SUCCESSFUL = gauge(
+    "config_last_reload_successful",
+    "1 if the settings that were read last, at start or on SIGHUP, were taken; 0 if something was wrong "
+    "with them and those before are in effect.",
+)
+RELOAD_TIME = gauge(
+    "config_last_reload_success_timestamp_seconds",
+    "Unix time at which settings that were read, at start or on SIGHUP, were last taken.",
+)
+ENVELOPE_INFO = Family(
+    f"{PREFIX}envelope_info",
+    FamilyType.INFO,
+    "The measured envelope that the server is held against, with the model and the version of vLLM that "
+    "were measured.",
+    (Label("envelope"), Label("model_name"), Label("vllm_version")),
+)
+ENVELOPE_LIMIT = gauge(
+    "envelope_limit",
+    "Bounds of the envelope, as measured in its last good stage: requests that ran on an engine, tokens "
+    "that one of them held, and 95th percentiles of latencies in seconds.",
+    Label("limit", ENVELOPE_LIMITS),
+)
+ENVELOPE_VALID = gauge(
+    "envelope_valid",
+    "1 where the server is as it was measured (version, model, hardware, cache, limits), or its load and "
+    "the lengths of its requests in the last closed window are within what was measured; 0 where not; "
+    "absent where it cannot be told.",
+    Label("reason", tuple(Drift)),
+)
 BUILD_INFO = Family(
     f"{PREFIX}build_info",
     FamilyType.INFO,
@@ -436,6 +473,11 @@ FAMILIES: tuple[Family, ...] = (
     LOG_LAG,
     LOG_DROPPED,
     KERNEL_LOST,
+    RELOAD_SUCCESSFUL,
+    RELOAD_TIME,
+    ENVELOPE_INFO,
+    ENVELOPE_LIMIT,
+    ENVELOPE_VALID,
     BUILD_INFO,
 )
 

@@ -16,7 +16,10 @@ from sidecar.classify.policy import Policy
 from sidecar.clock import Clock
 from sidecar.config import Settings, read_cluster
 from sidecar.export.results import encode
+from sidecar.export.tls import ClientAuth, TlsRules
 from sidecar.export.values import Json
+from sidecar.export.web_config import WebConfig
+from sidecar.export.web_file import load
 from sidecar.model.readings import CgroupReading
 from sidecar.model.samples import Sample, Tick
 from sidecar.model.vocabulary import Cause, Fault, Source, Way
@@ -213,17 +216,23 @@ def attempts_of(sources: Iterable[SourceLike]) -> Mapping[Way, Attempt]:
 
 
 def run_check(settings: Settings, *, output: Literal["text", "json"]) -> int:
-    """Print what can be observed; 1 if a cause cannot."""
+    """Print what can be observed; 1 if a cause cannot.
+
+    Raises:
+        ConfigError: the web configuration cannot be honoured.
+    """
+    web = None if settings.web_config_file is None else load(settings.web_config_file).config
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         finding = runner.run(look(settings))
     if output == "json":
-        sys.stdout.write(f"{encode(as_json(finding))}\n")
+        sys.stdout.write(f"{encode({**as_json(finding), 'web': web_as_json(web)})}\n")
     else:
-        sys.stdout.write("".join(f"{line}\n" for line in as_text(finding)))
+        lines = [*as_text(finding), *say_web(web)]
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
     return 0 if all(finding.observable.values()) else 1
 
 
-def as_json(finding: Finding) -> Json:
+def as_json(finding: Finding) -> dict[str, Json]:
     """The finding as one object."""
     return {
         "observable": {cause.value: seen for cause, seen in finding.observable.items()},
@@ -286,3 +295,34 @@ def say_cgroup(finding: Finding) -> Iterable[str]:
         return
     for tried, attempt in finding.attempts.items():
         yield f"cgroup: not found by {WAY_WORDS[tried]}: {ATTEMPT_WORDS[attempt]}"
+
+
+def web_as_json(web: WebConfig | None) -> Json:
+    """How clients of ours are met, None without a configuration of it."""
+    if web is None:
+        return None
+    rules = None if web.tls is None else web.tls.rules
+    return {
+        "tls": None if rules is None else say_version(rules),
+        "client_auth": None if rules is None else rules.client_auth.value,
+        "users": len(web.users),
+    }
+
+
+def say_version(rules: TlsRules) -> str:
+    """The oldest version of TLS that is spoken."""
+    return rules.min_version.name.removeprefix("TLSv").replace("_", ".")
+
+
+def say_web(web: WebConfig | None) -> Iterable[str]:
+    """How clients of ours are met, if that is configured; a user's name is half of a secret."""
+    if web is None:
+        return
+    met = "plain HTTP" if web.tls is None else f"TLS {say_version(web.tls.rules)} or later"
+    if web.tls is not None and web.tls.rules.client_auth is ClientAuth.REQUIRED:
+        met += " with a client's certificate"
+    count = len(web.users)
+    users = {0: "no passwords", 1: "1 user with a password"}.get(
+        count, f"{count} users with passwords"
+    )
+    yield f"web: {met}, {users}"

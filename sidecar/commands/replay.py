@@ -6,20 +6,37 @@ from pathlib import Path
 from typing import Literal
 
 from sidecar.classify.policy import Policy
+from sidecar.errors import ConfigError
 from sidecar.export.results import encode, window_result
 from sidecar.export.sentences import iso_time, window_line, window_text
 from sidecar.model.verdict import Judgement
 from sidecar.pipeline import Pipeline
-from sidecar.recording.folder import Recording
+from sidecar.recording.exact import read_noted_ticks
+from sidecar.recording.folder import TICKS, Recording
 from sidecar.recording.ticks import read_ticks
+
+INTERVAL_S, WINDOW_S = 5.0, 15.0
+EDGE = 1e-6
+
+
+def first_told(*values: float | None) -> float:
+    """The first value that is there."""
+    return next(value for value in values if value is not None)
 
 
 def judge_recording(
     recording: Recording, *, interval_s: float, window_s: float, policy: Policy
 ) -> Iterator[Judgement]:
-    """The judgement of every window of a recording, in order."""
-    pipeline = Pipeline(window_s=window_s, policy=policy, configured=recording.sources())
-    for tick in read_ticks(recording, interval_s):
+    """The judgement of every window of a recording, in order.
+
+    At the interval at which it was taken, the ticks are those that were taken, if they were noted.
+    """
+    header = recording.header()
+    is_noted = recording.find(TICKS) is not None and header.interval_s == interval_s
+    asked = recording.sources() if header.asked is None else header.asked
+    pipeline = Pipeline(window_s=window_s, policy=policy, configured=asked)
+    ticks = read_noted_ticks(recording) if is_noted else read_ticks(recording, interval_s)
+    for tick in ticks:
         yield from pipeline.step(tick).closed
     yield from pipeline.finish()
 
@@ -56,18 +73,28 @@ class Pages:
 def run_replay(
     folder: Path,
     *,
-    interval_s: float,
-    window_s: float,
-    policy: Policy,
+    interval_s: float | None,
+    window_s: float | None,
+    tolerance: float | None,
     output: Literal["text", "json"],
 ) -> int:
-    """Print one result per window; returns the exit code.
+    """Print one result per window; returns the exit code. What is not given is as it was live.
 
     Raises:
         RecordingError: the folder is no recording.
+        ConfigError: the window is no multiple of the interval, or the tolerance is negative.
     """
+    if tolerance is not None and not tolerance >= 0:
+        raise ConfigError("max-preemptions-per-request: must not be negative")
     recording = Recording(folder)
-    recording.header()
+    header = recording.header()
+    interval_s = interval_s or header.interval_s or INTERVAL_S
+    window_s = window_s or header.window_s or max(WINDOW_S, interval_s)
+    ratio = window_s / interval_s
+    if ratio < 1 or abs(ratio - round(ratio)) > EDGE:
+        raise ConfigError("window: must be a multiple of interval")
+    tolerance = first_told(tolerance, header.tolerance, Policy().max_preemptions_per_request)
+    policy = Policy(max_preemptions_per_request=tolerance)
     pages = Pages()
     for judgement in judge_recording(
         recording, interval_s=interval_s, window_s=window_s, policy=policy

@@ -9,62 +9,117 @@ import uvloop
 
 from sidecar import app
 from sidecar.clock import Clock
-from sidecar.config import Settings
+from sidecar.config import Settings, read_supervision
 from sidecar.export.sentences import explain, say_found
+from sidecar.model.envelope import Drift
 from sidecar.model.report import Report
 from sidecar.model.verdict import CauseFound
 from sidecar.model.vocabulary import Fault, ServerState, Severity, Source, Verdict
 from sidecar.own_log import make_logger
 from sidecar.pipeline import Step
+from sidecar.reload import Outcome, Reloads
+from sidecar.service_manager import ServiceManager
 
 SAME_WISH_S = 0.1
 """Seconds within which signals count as one."""
 ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
-def run_daemon(settings: Settings) -> int:
-    """Run until SIGTERM or SIGINT; returns the exit code."""
-    journal = Journal()
+def run_daemon(read: Callable[[], Settings]) -> int:
+    """Run until SIGTERM or SIGINT; SIGHUP has the settings read again. Returns the exit code.
+
+    Raises:
+        ConfigError: a setting cannot be honoured.
+    """
+    settings, clock, journal = read(), Clock(), Journal()
+    manager = ServiceManager(read_supervision(), journal.complain)
+
+    def listening(host: str, port: int) -> None:
+        journal.tell_listening(host, port)
+        manager.tell_start(settings.interval)
+
+    def observe(step: Step) -> None:
+        journal.tell_changes(step)
+        manager.tell_report(step.report)
+
+    def tell(outcome: Outcome) -> None:
+        journal.tell_reload(outcome)
+        manager.tell_reloaded(taken=outcome.why is None)
+
+    reloads = Reloads(read, begin=lambda: manager.tell_reload(clock.now()), tell=tell)
 
     async def body(stop: asyncio.Event) -> None:
         await app.run(
             settings,
-            Clock(),
+            clock,
             stop,
-            listening=journal.tell_listening,
-            observe=journal.tell_changes,
+            listening=listening,
+            observe=observe,
             complain=journal.complain,
+            reloads=reloads,
         )
 
-    run_until_signal(body)
+    run_until_signal(body, reload=reloads.wish, stopping=manager.tell_stop)
+    # The interpreter takes our handlers down before it ends, but leaves what is ignored.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    manager.close()
     journal.note("stopped")
     return 0
 
 
-def run_until_signal(body: Callable[[asyncio.Event], Awaitable[None]]) -> None:
-    """Run ``body`` with an event that the first SIGTERM or SIGINT sets; a second one ends us."""
+def run_until_signal(
+    body: Callable[[asyncio.Event], Awaitable[None]],
+    *,
+    reload: asyncio.Event | None = None,
+    stopping: Callable[[], None] = lambda: None,
+) -> None:
+    """Run ``body`` with an event that the first SIGTERM or SIGINT sets; a second one ends us.
+
+    ``reload`` is set by SIGHUP, which never ends us then. Without it SIGHUP is another signal to end,
+    as of a terminal that is closed, unless whoever started us has it ignored (nohup).
+    ``stopping`` is called once, with the first signal to end.
+    """
+    is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    ending = ENDING if reload is not None or is_ignored else (*ENDING, signal.SIGHUP)
 
     async def main() -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
 
         def end_next_time() -> None:
-            for number in ENDING:
+            for number in ending:
                 loop.remove_signal_handler(number)
                 signal.signal(number, signal.SIG_DFL)
 
         def begin_to_stop() -> None:
             if not stop.is_set():
                 stop.set()
+                stopping()
                 # Who signals a process and then its group (timeout(1)) means one wish.
                 loop.call_later(SAME_WISH_S, end_next_time)
 
-        for number in ENDING:
+        for number in ending:
             loop.add_signal_handler(number, begin_to_stop)
+        if reload is not None:
+            heed_hangups(loop, reload)
         await body(stop)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main())
+
+
+def heed_hangups(loop: asyncio.AbstractEventLoop, reload: asyncio.Event) -> None:
+    """Have every SIGHUP set an event, also one that was held back until now.
+
+    Not by the loop's own means: what it handles ends the process again once the loop is closed.
+    """
+
+    def heed(_number: int, _frame: object) -> None:
+        with suppress(RuntimeError):  # the loop is closed: we end
+            loop.call_soon_threadsafe(reload.set)
+
+    signal.signal(signal.SIGHUP, heed)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGHUP,))
 
 
 NEVER = object()
@@ -83,6 +138,7 @@ class Journal:
         self.verdict: Verdict | None = None
         self.state: ServerState | None = None
         self.faults: dict[Source, Fault | object | None] = {}
+        self.valid: dict[Drift, bool] = {}
 
     def note(self, event: str, **fields: str | None) -> None:
         """Write a line. A full disk or a reader that left is no reason to stop watching."""
@@ -99,6 +155,15 @@ class Journal:
         shown = f"[{host}]" if ":" in host else host
         self.note("listening", listen=f"{shown}:{port}")
 
+    def tell_reload(self, outcome: Outcome) -> None:
+        """Say what came of a reload; of settings their names, never their values."""
+        if outcome.why is not None:
+            self.complain("settings_not_reloaded", why=outcome.why)
+            return
+        self.note("settings_reloaded")
+        if outcome.needs_restart:
+            self.complain("settings_need_restart", settings=", ".join(outcome.needs_restart))
+
     def tell_changes(self, step: Step) -> None:
         """Say what changed with this step."""
         report = step.report
@@ -106,6 +171,7 @@ class Journal:
             self.state = report.state
             self.note("state_changed", state=report.state.value)
         self.tell_sources(report)
+        self.tell_envelope(report)
         last = report.last_window
         if report.verdict is not self.verdict and (report.urgent or last):
             self.verdict = report.verdict
@@ -126,6 +192,17 @@ class Journal:
         if report.last_window is None or report.urgent:
             return "; ".join(say_found(found) for found in report.urgent)
         return explain(report.last_window)
+
+    def tell_envelope(self, report: Report) -> None:
+        """Say when the server leaves what was measured, or comes back to it."""
+        for drift, valid in ({} if report.envelope is None else report.envelope.valid).items():
+            if self.valid.get(drift, True) is valid:
+                continue
+            self.valid[drift] = valid
+            if valid:
+                self.note("envelope_holds", kind=drift.value)
+            else:
+                self.complain("envelope_left", kind=drift.value)
 
     def tell_sources(self, report: Report) -> None:
         """Say of each source when it begins to work, and why when it does not."""

@@ -5,21 +5,25 @@ connection that asks nothing is closed. Answers never repeat what was asked.
 """
 
 import asyncio
-import logging
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import cast
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-import structlog
 from aiohttp import web
 
+from sidecar.clock import ClockLike
 from sidecar.errors import ConfigError
-from sidecar.export.metrics import Exposition, accepts_gzip, choose_format
-from sidecar.export.results import encode, report_result
-from sidecar.model.report import Report
+from sidecar.export.connection import Arrival, Connection, Connections, Refusal
+from sidecar.export.face import PLAIN, Face
+from sidecar.export.metrics import Exposition
+from sidecar.export.pages import Pages, Views, refuse
+
+if TYPE_CHECKING:
+    from sidecar.export.web_file import WebFile
 
 MAX_REQUESTS = 40
 """Requests answered at the same time; one more is told to come back."""
@@ -32,239 +36,8 @@ UNREAD_S = 2.0
 """An answer that nobody took for so long is given up where its place is needed."""
 MAX_CONNECTIONS = 256
 """Open connections; for one more, the one that asked nothing for longest is dropped."""
-FIRST_REQUEST_S = 10.0
-"""A new connection must have sent a whole request by then."""
 ANSWER_S = 10.0
 """A client must have taken its answer by then: Prometheus' own default for a scrape."""
-IDLE_S = 75.0
-"""A connection is kept so long for the next request: longer than usual scrape intervals."""
-DEFAULT_WINDOWS = 100
-MAX_WINDOWS = 1_000
-
-HEADERS = {
-    "Server": "vllm-sidecar",
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; form-action 'none'",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-}
-TEXT = "text/plain; charset=utf-8"
-JSON = "application/json"
-HTML = "text/html; charset=utf-8"
-PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head><meta charset="utf-8"><title>vllm-sidecar</title></head>
-<body>
-<h1>vllm-sidecar</h1>
-<ul>
-<li><a href="/metrics">/metrics</a>: for Prometheus</li>
-<li><a href="/api/report">/api/report</a>: what is known now</li>
-<li><a href="/api/windows">/api/windows</a>: the last windows, newest last (limit=N)</li>
-<li><a href="/healthz">/healthz</a>: this process and its clock live</li>
-<li><a href="/readyz">/readyz</a>: a first window is closed and the clock is on time</li>
-</ul>
-</body>
-</html>
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Views:
-    """What the server may look at; each call returns at once.
-
-    ``report``: the latest, None before the first tick. ``windows``: the last closed ones as
-    JSON, newest last. ``alive``: whether the last tick is younger than three intervals.
-    """
-
-    report: Callable[[], Report | None]
-    windows: Callable[[], Sequence[str]]
-    alive: Callable[[], bool]
-
-
-def answer(
-    status: int, body: str | bytes, content_type: str = TEXT, headers: Mapping[str, str] = {}
-) -> web.Response:
-    """An answer with the headers that all of them carry."""
-    payload = body.encode() if isinstance(body, str) else body
-    return web.Response(
-        status=status, body=payload, headers={**HEADERS, "Content-Type": content_type, **headers}
-    )
-
-
-def refuse(status: int, text: str, headers: Mapping[str, str] = {}) -> web.Response:
-    """An answer that says in one line why there is none."""
-    return answer(status, f"{text}\n", headers=headers)
-
-
-def read_limit(given: Sequence[str]) -> int | None:
-    """The number of windows asked for, at most ``MAX_WINDOWS``; None if it is no number from 1."""
-    if not given:
-        return DEFAULT_WINDOWS
-    text = given[0]
-    if len(given) > 1 or not (text.isascii() and text.isdigit()) or len(text) > 9:  # noqa: PLR2004
-        return None
-    return min(int(text), MAX_WINDOWS) or None
-
-
-class Pages:
-    """Every path and its answer, from the views alone."""
-
-    def __init__(self, views: Views, exposition: Exposition) -> None:
-        self.views = views
-        self.exposition = exposition
-        self.paths: Mapping[str, Callable[[web.BaseRequest], web.Response]] = {
-            "/": self.show_page,
-            "/metrics": self.show_metrics,
-            "/healthz": self.show_health,
-            "/readyz": self.show_readiness,
-            "/api/windows": self.show_windows,
-            "/api/report": self.show_report,
-        }
-
-    def find(self, request: web.BaseRequest) -> web.Response:
-        """The answer to a request."""
-        if request.method not in {"GET", "HEAD"}:
-            return refuse(405, "only GET and HEAD are answered", {"Allow": "GET, HEAD"})
-        page = self.paths.get(request.path)
-        return refuse(404, "no such page") if page is None else page(request)
-
-    def show_page(self, _request: web.BaseRequest) -> web.Response:
-        """Links for people."""
-        return answer(200, PAGE, HTML)
-
-    def show_metrics(self, request: web.BaseRequest) -> web.Response:
-        """The latest report as an exposition."""
-        report = self.views.report()
-        if report is None:
-            return refuse(503, "nothing was sampled yet")
-        payload = self.exposition.payload(
-            report,
-            choose_format(",".join(request.headers.getall("Accept", []))),
-            compressed=accepts_gzip(",".join(request.headers.getall("Accept-Encoding", []))),
-        )
-        content_type = payload.headers["Content-Type"]
-        return answer(200, payload.body, content_type, payload.headers)
-
-    def show_health(self, _request: web.BaseRequest) -> web.Response:
-        """Whether this process does its work."""
-        if self.views.alive():
-            return answer(200, "ok\n")
-        return refuse(503, "the clock stands still")
-
-    def show_readiness(self, _request: web.BaseRequest) -> web.Response:
-        """Whether the verdict that is shown can be relied on."""
-        report = self.views.report()
-        if report is None or report.last_window is None:
-            return refuse(503, "no window is closed yet")
-        if not self.views.alive():
-            return refuse(503, "the clock is late")
-        return answer(200, "ready\n")
-
-    def show_windows(self, request: web.BaseRequest) -> web.Response:
-        """The last closed windows."""
-        limit = read_limit(request.query.getall("limit", []))
-        if limit is None:
-            return refuse(400, "limit must be a whole number from 1")
-        return answer(200, f"[{','.join(self.views.windows()[-limit:])}]", JSON)
-
-    def show_report(self, _request: web.BaseRequest) -> web.Response:
-        """All that is known now."""
-        report = self.views.report()
-        if report is None:
-            return refuse(503, "nothing was sampled yet")
-        return answer(200, encode(report_result(report)), JSON)
-
-
-def silent_logger() -> logging.Logger:
-    """A logger that writes nothing: aiohttp's messages quote what clients sent."""
-    logger = logging.Logger("sidecar.export.http")  # noqa: LOG001 - it must not reach the root
-    logger.disabled = True
-    return logger
-
-
-class Connection(web.RequestHandler):
-    """A connection that must ask soon, and whose broken requests are not quoted back to it."""
-
-    first_request: asyncio.TimerHandle | None = None
-    peers: "dict[Connection, None] | None" = None
-    """All open connections, of which this is one, those that were idle for longest first."""
-    asking = False
-    """Whether a request is being answered."""
-
-    @property
-    def busy(self) -> bool:
-        """Whether a whole request is being answered, or waits to be."""
-        return self.asking or bool(self._messages)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start the limit for the first request."""
-        super().connection_made(transport)
-        loop = asyncio.get_running_loop()
-        self.first_request = loop.call_later(FIRST_REQUEST_S, self.force_close)
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        """Forget the limit."""
-        self.forget_limit()
-        if self.peers is not None:
-            self.peers.pop(self, None)
-        super().connection_lost(exc)
-
-    def forget_limit(self) -> None:
-        """The limit for the first request does not hold any more."""
-        if self.first_request is not None:
-            self.first_request.cancel()
-            self.first_request = None
-
-    def begin_request(self) -> bool:
-        """A whole request has come: the limit for idle connections holds; whether it is the first."""
-        first = self.first_request is not None
-        self.forget_limit()
-        self.asking = True
-        return first
-
-    def end_request(self) -> None:
-        """It was answered: the connection is idle from now on."""
-        self.asking = False
-        if self.peers is not None and self in self.peers:
-            del self.peers[self]
-            self.peers[self] = None
-
-    def drop(self) -> None:
-        """End it at once."""
-        if self.peers is not None:
-            self.peers.pop(self, None)
-        if self.transport is not None:
-            self.transport.abort()
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        """A fixed line for whatever went wrong; the connection ends with it."""
-        del message
-        if request.writer.output_size > 0:
-            raise ConnectionError("the answer has begun already")
-        broken = status < 500  # noqa: PLR2004
-        if not broken:
-            with suppress(OSError, ValueError):  # our own output may be lost
-                structlog.get_logger().error("page_failed", error=type(exc).__name__)
-        response = refuse(status, "this is no HTTP request" if broken else "internal error")
-        response.force_close()
-        return response
-
-
-class Refusal(asyncio.Protocol):
-    """A connection too many."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Drop it at once."""
-        # uvloop's transports are no subclass of asyncio's, so the type cannot be asked.
-        cast(asyncio.Transport, transport).abort()
 
 
 @dataclass(slots=True, eq=False)
@@ -308,14 +81,40 @@ def say_reason(exc: Exception) -> str:
     return "no such address"
 
 
-class HttpServer:
-    """Serves the pages between ``start`` and ``stop``."""
+def find_web_file(
+    path: Path | None, clock: ClockLike, complain: Callable[..., None]
+) -> "WebFile | None":
+    """The web configuration in a file, None without one; nothing is read yet."""
+    if path is None:
+        return None
+    # YAML and bcrypt cost memory that nobody without such a file should pay.
+    from sidecar.export.web_file import WebFile  # noqa: PLC0415
 
-    def __init__(self, views: Views, exposition: Exposition) -> None:
+    return WebFile(path, clock, complain)
+
+
+class HttpServer:
+    """Serves the pages between ``start`` and ``stop``.
+
+    ``web_file``: how clients are met, where that is configured; else plain HTTP for everybody.
+    ``complain`` hears of what goes wrong with ourselves.
+    """
+
+    def __init__(
+        self,
+        views: Views,
+        exposition: Exposition,
+        *,
+        web_file: "WebFile | None" = None,
+        complain: Callable[..., None] = lambda _event, **_fields: None,
+    ) -> None:
         self.pages = Pages(views, exposition)
-        self.silence = silent_logger()
+        self.web_file = web_file
+        self.complain = complain
         self.places = Places()
-        self.connections: dict[Connection, None] = {}
+        self.connections = Connections()
+        self.tasks = set[asyncio.Task[None]]()
+        self.watcher: asyncio.Task[None] | None = None
         self.handlers: web.Server | None = None
         self.listener: asyncio.Server | None = None
 
@@ -324,13 +123,19 @@ class HttpServer:
         """How many requests are being answered."""
         return len(self.places.taken)
 
+    @property
+    def face(self) -> Face:
+        """What new connections and requests get."""
+        return PLAIN if self.web_file is None else self.web_file.face
+
     async def start(self, host: str, port: int) -> int:
         """Listen; the port that was taken, which differs from ``port`` if that is 0.
 
         Raises:
-            ConfigError: the address cannot be listened on.
+            ConfigError: the address cannot be listened on, or the web configuration not honoured.
         """
         loop = asyncio.get_running_loop()
+        await self.reload()
         if self.handlers is None:
             self.handlers = web.Server(self.handle)
         plain = host.removeprefix("[").removesuffix("]")
@@ -339,7 +144,18 @@ class HttpServer:
         except (OSError, OverflowError, UnicodeError) as exc:
             shown = f"[{plain}]:{port}" if ":" in plain else f"{plain}:{port}"
             raise ConfigError(f"cannot listen on {shown}: {say_reason(exc)}") from exc
+        if self.web_file is not None:
+            self.watcher = self.spawn(self.web_file.watch())
         return int(self.listener.sockets[0].getsockname()[1])
+
+    async def reload(self) -> None:
+        """Read the web configuration anew, for new connections and requests.
+
+        Raises:
+            ConfigError: it cannot be honoured; what held before holds on.
+        """
+        if self.web_file is not None:
+            await self.web_file.reload()
 
     async def stop(self, limit_s: float = 2.0) -> None:
         """Take no new requests, let running ones end within the limit, close every connection."""
@@ -347,50 +163,63 @@ class HttpServer:
         self.listener = self.handlers = None
         if listener is not None:
             listener.close()
+        for task in self.tasks:
+            task.cancel()
         if handlers is not None:
-            transports = [connection.transport for connection in handlers.connections]
             handlers.pre_shutdown()
             await handlers.shutdown(limit_s)
-            for transport in transports:
-                if transport is not None:
-                    transport.abort()
+            self.connections.drop_all()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
         if listener is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(limit_s):
                     await listener.wait_closed()
+        if self.web_file is not None:
+            self.web_file.close()
+
+    def spawn(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
+        """Do something beside, until it ends or ``stop``."""
+        task = asyncio.get_running_loop().create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.forget)
+        if self.handlers is None:
+            # It came too late: we have stopped.
+            task.cancel()
+        return task
+
+    def forget(self, task: "asyncio.Task[None]") -> None:
+        """It ended; say so if it was by a fault of ours."""
+        self.tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.complain("http_server_failed", why=type(error).__name__)
 
     def accept(self) -> asyncio.Protocol:
         """A protocol for a new connection."""
-        if self.handlers is None or not self.has_room():
+        handlers, face = self.handlers, self.face
+        full = len(self.connections) >= MAX_CONNECTIONS
+        if handlers is None or (full and not self.connections.make_room()):
             return Refusal()
-        connection = Connection(
-            self.handlers,
-            loop=asyncio.get_running_loop(),
-            keepalive_timeout=IDLE_S,
-            logger=self.silence,
-            access_log=self.silence,
-            lingering_time=1.0,
-        )
-        connection.peers = self.connections
-        self.connections[connection] = None
-        return connection
 
-    def has_room(self) -> bool:
-        """Whether one more may come, made possible by dropping one that asks nothing if need be."""
-        if len(self.connections) < MAX_CONNECTIONS:
-            return True
-        # One without a transport was accepted just now.
-        idle = (one for one in self.connections if one.transport is not None and not one.busy)
-        victim = next(idle, None)
-        if victim is not None:
-            victim.drop()
-        return victim is not None
+        def make() -> Connection:
+            return Connection(
+                handlers,
+                self.connections,
+                face=lambda: self.face,
+                complain=self.complain,
+                allowed_sans=face.allowed_sans,
+            )
+
+        new = make() if face.tls is None else Arrival(self.connections, face.tls, make, self.spawn)
+        self.connections.add(new)
+        return new
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; a client that does not take the answer in time is cut off."""
         connection = request.protocol
         if not isinstance(connection, Connection):
             return await self.reply(request, first=False)
+        if connection.barred:
+            raise ConnectionResetError("the client is not allowed")
         first = connection.begin_request()
         try:
             return await self.reply(request, first=first)
@@ -398,28 +227,41 @@ class HttpServer:
             connection.end_request()
 
     async def reply(self, request: web.BaseRequest, *, first: bool) -> web.StreamResponse:
-        """Send the page, or that there are too many requests."""
+        """Send the page, or why there is none for this client or at this moment."""
+        refusal = await self.refuse(request)
+        if refusal is not None:
+            return await self.send(request, refusal, UNREAD_S)
         now = asyncio.get_running_loop().time()
         taking = Taking(now, request.transport, request.path in LARGE, first)
         if not self.places.enter(taking):
             busy = refuse(503, "too many requests at once", {"Retry-After": "1"})
-            return await send(request, busy, UNREAD_S)
+            return await self.send(request, busy, UNREAD_S)
         try:
-            return await send(request, self.pages.find(request), ANSWER_S)
+            return await self.send(request, self.pages.find(request), ANSWER_S)
         finally:
             self.places.leave(taking)
 
+    async def refuse(self, request: web.BaseRequest) -> web.Response | None:
+        """Why this client gets no page, None if it may have one."""
+        face = self.face
+        if face.bucket is not None and not face.bucket.take(asyncio.get_running_loop().time()):
+            retry = {"Retry-After": str(face.bucket.retry_after_s)}
+            return refuse(429, "too many requests", retry)
+        if face.users is None:
+            return None
+        return await face.users.refuse(request.headers.getall("Authorization", []))
 
-async def send(
-    request: web.BaseRequest, response: web.Response, limit_s: float
-) -> web.StreamResponse:
-    """Send an answer; who does not take it within the limit is cut off."""
-    try:
-        async with asyncio.timeout(limit_s):
-            await response.prepare(request)
-            await response.write_eof()
-    except TimeoutError:
-        if request.transport is not None:
-            request.transport.abort()
-        raise ConnectionResetError("the answer was not taken in time") from None
-    return response
+    async def send(
+        self, request: web.BaseRequest, response: web.Response, limit_s: float
+    ) -> web.StreamResponse:
+        """Send an answer; who does not take it within the limit is cut off."""
+        response.headers.update(self.face.headers)
+        try:
+            async with asyncio.timeout(limit_s):
+                await response.prepare(request)
+                await response.write_eof()
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+            raise ConnectionResetError("the answer was not taken in time") from None
+        return response

@@ -17,7 +17,7 @@ from sidecar.catalog import vllm_metrics as roles
 from sidecar.catalog.family import Family, FamilyType
 from sidecar.catalog.source_faults import SHOWN_AS, SOURCE_FAULTS
 from sidecar.derive import latency
-from sidecar.export import budget_rows, host_rows
+from sidecar.export import budget_rows, envelope_rows, host_rows
 from sidecar.export.bounded import Row, Rows, Scene, set_scene
 from sidecar.export.values import finite, plain_text
 from sidecar.model.report import EvidenceKey, Report, SourceStatus
@@ -172,6 +172,18 @@ def log_drop_rows(scene: Scene) -> Iterable[Row]:
     return [((reason,), count) for reason, count in totals.items()]
 
 
+def reload_success(scene: Scene) -> float | None:
+    """Whether the last settings were taken."""
+    reload = scene.report.reload
+    return None if reload is None else float(reload.successful)
+
+
+def reload_time(scene: Scene) -> float | None:
+    """When settings were last taken."""
+    reload = scene.report.reload
+    return None if reload is None else reload.success_unix
+
+
 def status_of(report: Report, source: str) -> SourceStatus:
     """The health of a source; that of one never configured if nothing is told."""
     return report.sources.get(Source(source), SourceStatus())
@@ -244,6 +256,11 @@ ROWS: tuple[tuple[Family, Rows], ...] = (
     (exported.LOG_LAG, single(lambda scene: scene.report.log.lag_bytes)),
     (exported.LOG_DROPPED, log_drop_rows),
     (exported.KERNEL_LOST, single(lambda scene: scene.report.kernel_lost)),
+    (exported.RELOAD_SUCCESSFUL, single(reload_success)),
+    (exported.RELOAD_TIME, single(reload_time)),
+    (exported.ENVELOPE_INFO, envelope_rows.info_rows),
+    (exported.ENVELOPE_LIMIT, envelope_rows.limit_rows),
+    (exported.ENVELOPE_VALID, envelope_rows.valid_rows),
     (exported.BUILD_INFO, build_rows),
 )
 

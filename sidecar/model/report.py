@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sidecar.model.advice import Advice
+from sidecar.model.envelope import EnvelopeStatus
 from sidecar.model.readings import CgroupReading, NvmlReading
 from sidecar.model.samples import Instant
 from sidecar.model.verdict import CauseFound, Judgement
@@ -91,6 +92,17 @@ class ProcessCount:
 
 
 @dataclass(frozen=True, slots=True)
+class ReloadStatus:
+    """What came of the settings that were read last; a start is the first success.
+
+    ``success_unix``: when they were last taken.
+    """
+
+    successful: bool
+    success_unix: float
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The state of knowledge after one tick.
 
@@ -99,6 +111,8 @@ class Report:
     ``alerts``: the severity of each cause's running episode; absent when it has none.
     ``last_evidence``: unix time of the last evidence for each cause.
     ``kernel_lost``: records of the kernel log that were gone before they were read; None: never read.
+    ``envelope``: None where the server is held against none.
+    ``reload``: None where no settings are read again, as in a replay.
     """
 
     at: Instant
@@ -123,3 +137,5 @@ class Report:
     outlook: HostOutlook | None = None
     processes: ProcessCount | None = None
     kernel_lost: int | None = None
+    reload: ReloadStatus | None = None
+    envelope: EnvelopeStatus | None = None

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from sidecar.catalog.plain_loggers import PLAIN_LOGGERS
 from sidecar.parse.log_line import LONGEST, open_text, records, row_of
 from sidecar.parse.log_open import OpenText, ends_whole
 
@@ -168,6 +169,22 @@ def _is_ended(docker: re.Match[bytes]) -> bool:
 def holds_users_text(line: bytes) -> bool:
     """Whether a line may carry what users wrote, or what must stay secret."""
     return any(record.deaf for record in records(line))
+
+
+PLAIN_LEVELS = frozenset({"INFO", "WARNING"})
+"""Below them vLLM writes what clients sent, above them what others' exceptions say."""
+
+
+def is_plainly_vllms(line: bytes) -> bool:
+    """Whether all of a line is vLLM's own words: it may be shown to anybody."""
+    found = tuple(records(line))
+    return bool(found) and all(
+        not record.deaf
+        and not record.quoted
+        and record.level in PLAIN_LEVELS
+        and (record.logger_file or "").rpartition("/")[2] in PLAIN_LOGGERS
+        for record in found
+    )
 
 
 # --- parts of one record -> one line ------------------------------------------------------------

@@ -28,6 +28,11 @@ FILES = {
     Source.NVML: "nvml.jsonl",
     Source.PROCESS: "process.jsonl",
 }
+HEADER = "recording.json"
+TICKS = "ticks.jsonl"
+"""Which rows belong to which sample and tick: what ``capture`` adds, so that a replay is exact."""
+WINDOWS = "windows.jsonl"
+"""The results of the windows as they were judged live; nothing reads them here."""
 MAX_ROW = 64 * 1024 * 1024
 """Characters of one row: an exposition of 16 MiB, escaped, fits."""
 LAST_MOMENT = 1e11
@@ -38,11 +43,19 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What ``recording.json`` says."""
+    """What ``recording.json`` says; of how it was judged live only where it was.
+
+    ``interval_s`` and ``window_s``: of the clock, in seconds. ``tolerance``: preemptions per finished
+    request that were no warning. ``asked``: the sources that were asked for by name.
+    """
 
     created: float
     about: str
     version: str | None = None
+    interval_s: float | None = None
+    window_s: float | None = None
+    tolerance: float | None = None
+    asked: frozenset[Source] | None = None
 
 
 @dataclass(slots=True)
@@ -58,7 +71,7 @@ class Recording:
         Raises:
             RecordingError: the folder is no recording of a format we know.
         """
-        path = self.folder / "recording.json"
+        path = self.folder / HEADER
         try:
             value = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError) as error:
@@ -75,13 +88,16 @@ class Recording:
             created=float(created),
             about=str(value.get("about", "")),
             version=version if isinstance(version, str) and is_version(version) else None,
+            **read_settings(value.get("settings")),
         )
 
     def path_of(self, source: Source) -> Path | None:
         """The file of a source, plain or packed; None if the source was not there."""
         name = FILES.get(source)
-        if name is None:
-            return None
+        return None if name is None else self.find(name)
+
+    def find(self, name: str) -> Path | None:
+        """A file of the recording, plain or packed."""
         for path in (self.folder / name, self.folder / f"{name}.gz"):
             if path.is_file():
                 return path
@@ -97,12 +113,16 @@ class Recording:
         Raises:
             RecordingError: the file is there but must not be read.
         """
-        path = self.path_of(source)
-        if path is None:
-            return
         place = list(FILES).index(source)
         last = -math.inf
-        for line in self.lines(path):
+        for at, row in self.rows_of(FILES[source]):
+            last = max(last, at)
+            yield last, place, source, row
+
+    def rows_of(self, name: str) -> Iterator[tuple[float, Row]]:
+        """The rows of one file, each with its time; none where there is no such file. Raises as ``rows``."""
+        path = self.find(name)
+        for line in () if path is None else self.lines(path):
             try:
                 row = json.loads(line)
                 at = float(row["t"])
@@ -110,10 +130,9 @@ class Recording:
                 at = math.nan
                 row = {}
             if not 0 <= at <= LAST_MOMENT or not isinstance(row, dict):
-                self.unreadable[path.name] += 1
+                self.unreadable[name] += 1
                 continue
-            last = max(last, at)
-            yield last, place, source, row
+            yield at, row
 
     def lines(self, path: Path) -> Iterator[str]:
         """The lines of a file, up to where it was cut."""
@@ -127,3 +146,19 @@ class Recording:
             self.unreadable[path.name] += 1
         except OSError as error:
             raise RecordingError(f"{path}: {error.strerror}") from None
+
+
+def read_settings(told: object) -> dict[str, Any]:
+    """How a recording was judged live, as fields of the header; what is no such value is left out."""
+    if not isinstance(told, dict):
+        return {}
+    names = {"interval": "interval_s", "window": "window_s", "tolerance": "tolerance"}
+    read: dict[str, Any] = {
+        field_name: float(told[name])
+        for name, field_name in names.items()
+        if isinstance(told.get(name), int | float) and 0 < told[name] <= LAST_MOMENT
+    }
+    asked = told.get("asked")
+    if isinstance(asked, list):
+        read["asked"] = frozenset(source for source in Source if source.value in asked)
+    return read

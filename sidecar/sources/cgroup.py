@@ -29,8 +29,8 @@ from sidecar.sources.cgroup_places.mounts import (
 from sidecar.sources.cgroup_places.parent import Observer
 from sidecar.sources.cgroup_places.shared_cgroup import Shared
 from sidecar.sources.cgroup_places.watch import PAUSES_S, V1_PAUSES_S, Alarm, KillCount
-from sidecar.sources.thread import CallThread
 from sidecar.sources.wakeup import Wakeup
+from sidecar.thread import CallThread
 
 _BOOT_CHARACTERS: Final = 64
 

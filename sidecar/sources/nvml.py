@@ -10,7 +10,7 @@ from sidecar.model.readings import Gpu, GpuProcess, NvmlReading
 from sidecar.model.samples import Sample
 from sidecar.model.vocabulary import Fault, Source
 from sidecar.sources.base import Tap, sample_of
-from sidecar.sources.thread import CallThread
+from sidecar.thread import CallThread
 
 T = TypeVar("T")
 

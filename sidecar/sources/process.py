@@ -15,7 +15,7 @@ from sidecar.model.vocabulary import Fault, Party, Source
 from sidecar.parse.launch_arguments import limits_of_argv
 from sidecar.parse.recorded_limits import limits_row
 from sidecar.sources.base import Tap, sample_of
-from sidecar.sources.thread import CallThread
+from sidecar.thread import CallThread
 
 PROC: Final = Path("/proc")
 _LISTEN: Final = "0A"

@@ -12,7 +12,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from sidecar.model.vocabulary import Fault
-from sidecar.sources.thread import CallThread
+from sidecar.thread import CallThread
 
 HTTP_OK = 200
 KEEP_S = 4.0

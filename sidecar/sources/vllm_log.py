@@ -17,11 +17,12 @@ from sidecar.parse.log_cuts import (
     BEFORE,
     Continuations,
     Rejoiner,
-    holds_users_text,
+    is_plainly_vllms,
     looks_headed,
 )
 from sidecar.parse.log_line import text_of
 from sidecar.parse.log_match import read_line
+from sidecar.parse.recorded_log import event_of, match_row
 from sidecar.sources.base import Tap, sample_of
 from sidecar.sources.log_places.base import LogPlace
 from sidecar.sources.log_places.container_files import Layout, finder
@@ -200,30 +201,25 @@ class VllmLogSource:
         return tuple(events[-INBOX_EVENTS:])
 
     def _record(self, continued: Continuations, known: int, now: Instant) -> None:
-        """Hand lines over to a recording; those that may carry users' text are left out."""
+        """Hand lines over to a recording: those that are plainly vLLM's, of others what was read."""
         if self._tap is None:
             return
         lines = continued.lines
         for at in range(known, len(lines)):
             if not lines[at]:
                 continue  # A part of a record that is handed over where it ends.
-            if continued.holds(at) or holds_users_text(lines[at]):
-                self._dropped["users_text"] += 1
-            else:
+            is_held = continued.holds(at)
+            if not is_held and is_plainly_vllms(lines[at]):
                 self._tap(now, {"line": text_of(lines[at])})
+                continue
+            self._dropped["users_text"] += 1
+            said = () if is_held else tuple(read_line(lines[at]))
+            if said:
+                self._tap(now, {"read": [match_row(match) for match in said]})
 
 
 def _events(line: bytes, now: Instant) -> Iterator[LogEvent]:
-    for said in read_line(line):
-        yield LogEvent(
-            signature=said.signature.id,
-            at_monotonic=now.monotonic,
-            at_unix=now.unix,
-            origin=said.origin,
-            amount=said.amount,
-            stamp=said.stamp,
-            numbers=said.numbers,
-        )
+    yield from (event_of(said, now) for said in read_line(line))
 
 
 def _past_events(text: bytes, now: Instant) -> Iterator[LogEvent]:

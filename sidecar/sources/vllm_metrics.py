@@ -10,7 +10,7 @@ from sidecar.model.samples import Instant, Sample
 from sidecar.model.vocabulary import Fault, Source
 from sidecar.sources.base import Tap, sample_of
 from sidecar.sources.target import HTTP_OK, Answer, Target
-from sidecar.sources.thread import CallThread
+from sidecar.thread import CallThread
 
 BODY_CAP: Final = 16 << 20
 ACCEPT: Final = "text/plain;version=0.0.4"

@@ -12,6 +12,7 @@ from sidecar.clock import Clock, ClockLike
 from sidecar.config import Settings, load
 from sidecar.model.vocabulary import Source, Verdict
 from sidecar.pipeline import Step
+from sidecar.reload import Reloads
 from tests.fakes.daemon import values
 from tests.fakes.patience import until
 
@@ -63,6 +64,7 @@ async def running(
     clock: ClockLike | None = None,
     without: frozenset[Source] = frozenset({Source.PROCESS}),
     observe: Callable[[Step], None] = lambda _step: None,
+    reloads: Reloads | None = None,
 ) -> AsyncIterator[Running]:
     """``app.run`` for the length of a block; an error of its own is the test's."""
     stop = asyncio.Event()
@@ -81,6 +83,7 @@ async def running(
                 without=without,
                 listening=seen.listening,
                 observe=watch,
+                reloads=reloads,
             )
         )
         try:

@@ -2,10 +2,12 @@
 
 import math
 
+from sidecar.catalog import exported
 from sidecar.catalog import vllm_metrics as roles
 from sidecar.derive import budgets
 from sidecar.model.advice import Advice, Lever, Step
 from sidecar.model.budget import GpuBudget, Sight
+from sidecar.model.envelope import Drift, EnvelopeStatus
 from sidecar.model.evidence import Evidence
 from sidecar.model.limits import Known, Limit, Origin
 from sidecar.model.readings import CgroupReading, Gpu, Histogram, NvmlReading
@@ -15,6 +17,7 @@ from sidecar.model.report import (
     HostOutlook,
     LogStatus,
     ProcessCount,
+    ReloadStatus,
     Report,
     SourceStatus,
 )
@@ -250,4 +253,12 @@ def make_report(
             pinned=GIB // 2,
         ),
         kernel_lost=0,
+        reload=ReloadStatus(successful=True, success_unix=START),
+        envelope=EnvelopeStatus(
+            name="tiny on a CPU",
+            limits=dict.fromkeys(exported.ENVELOPE_LIMITS, 1.5),
+            vllm_version="0.26.0",
+            model_name="tiny",
+            valid={drift: drift is not Drift.LOAD for drift in Drift},
+        ),
     )

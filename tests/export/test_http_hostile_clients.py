@@ -10,9 +10,10 @@ import pytest
 import uvloop
 
 from sidecar.errors import ConfigError
-from sidecar.export import http
-from sidecar.export.http import HttpServer, Views
+from sidecar.export import connection, http
+from sidecar.export.http import HttpServer
 from sidecar.export.metrics import Exposition
+from sidecar.export.pages import Views
 from sidecar.export.results import encode, window_result
 from tests.export.reports import EVIDENCE_KEYS, make_judgement, make_report
 
@@ -88,7 +89,7 @@ async def test_broken_requests_get_one_line_that_quotes_nothing(served: Served, 
 async def test_a_client_that_asks_nothing_is_closed(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "FIRST_REQUEST_S", 0.05)
+    monkeypatch.setattr(connection, "FIRST_REQUEST_S", 0.05)
     assert await served.ask(b"GET /metrics HTTP/1.1\r\nHost:") == b""
     assert await served.ask(b"") == b""
     assert b" 200 " in await served.ask_health()
@@ -97,7 +98,7 @@ async def test_a_client_that_asks_nothing_is_closed(
 async def test_a_client_that_falls_silent_after_an_answer_is_closed(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "IDLE_S", 0.05)
+    monkeypatch.setattr(connection, "IDLE_S", 0.05)
     answer = await served.ask(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /metr")
     assert answer.count(b"HTTP/1.1 200") == 1
 
@@ -242,7 +243,7 @@ def test_both_event_loops_refuse_a_connection_without_room_and_a_silent_one(
         await server.stop()
         return silent, refused
 
-    monkeypatch.setattr(http, "FIRST_REQUEST_S", 0.05)
+    monkeypatch.setattr(connection, "FIRST_REQUEST_S", 0.05)
     with asyncio.Runner(loop_factory=make_loop) as runner:
         assert runner.run(ask_twice()) == (b"", b"")
 
@@ -265,10 +266,13 @@ async def test_a_page_that_fails_says_only_that(
 
     broken = Views(make_report, lambda: WINDOWS, fail)
     monkeypatch.setattr(served.server.pages, "views", broken)
+    heard: list[tuple[str, dict[str, str]]] = []
+    served.server.complain = lambda event, **why: heard.append((event, why))
     answer = await served.ask_health()
     assert b" 500 " in answer
     assert answer.endswith(b"internal error\n")
     assert b"secret" not in answer
+    assert heard == [("page_failed", {"why": "RuntimeError"})]
 
 
 async def test_a_taken_port_is_one_clear_line(served: Served) -> None:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 import aiohttp
 import pytest
 
-from sidecar.export.http import HttpServer, Views
+from sidecar.export.http import HttpServer
 from sidecar.export.metrics import Exposition
+from sidecar.export.pages import PIECE_BYTES, Views
 from sidecar.export.results import encode, window_result
 from sidecar.model.report import Report
 from sidecar.model.vocabulary import Verdict
@@ -143,6 +144,20 @@ async def test_head_has_the_headers_without_the_body(ask: Ask) -> None:
     assert answer.status == 200
     assert int(answer.headers["Content-Length"]) > 100
     assert answer.body == b""
+
+
+async def test_a_large_answer_comes_whole_and_its_head_alone_without_it(
+    ask: Ask, stage: Stage
+) -> None:
+    stage.windows = [encode(window_result(make_judgement(engines=20)))] * 100
+    body = f"[{','.join(stage.windows)}]".encode()
+    whole, head = [await ask("/api/windows", method) for method in ("GET", "HEAD")]
+    assert len(body) > 4 * PIECE_BYTES
+    assert (whole.body, head.body) == (body, b"")
+    for answer in (whole, head):
+        assert int(answer.headers["Content-Length"]) == len(body)
+        assert answer.headers["Content-Type"] == "application/json"
+        assert "Transfer-Encoding" not in answer.headers
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])

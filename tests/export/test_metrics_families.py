@@ -11,7 +11,7 @@ from sidecar.export.metrics import ROWS, Exposition, Format
 from sidecar.model.advice import Lever
 from sidecar.model.budget import GpuBudget
 from sidecar.model.readings import CgroupReading
-from sidecar.model.report import HostOutlook, ProcessCount, Report, SourceStatus
+from sidecar.model.report import HostOutlook, ProcessCount, ReloadStatus, Report, SourceStatus
 from sidecar.model.vocabulary import (
     Cause,
     Fault,
@@ -241,6 +241,16 @@ def test_a_gpus_memory_is_told_by_owner_only_where_it_can_be_seen() -> None:
 
 def test_records_that_were_lost_are_counted() -> None:
     assert read(replace(make_report(), kernel_lost=3))["kernel_log_lost_records_total"] == {(): 3}
+
+
+def test_a_reload_that_failed_shows_beside_the_time_of_the_last_that_did_not() -> None:
+    found = read(replace(make_report(), reload=ReloadStatus(successful=False, success_unix=7.5)))
+    assert found["config_last_reload_successful"] == {(): 0}
+    assert found["config_last_reload_success_timestamp_seconds"] == {(): 7.5}
+
+
+def test_where_no_settings_are_read_again_nothing_is_told_of_reloads() -> None:
+    assert not any("reload" in name for name in read(replace(make_report(), reload=None)))
 
 
 def test_a_fault_a_source_should_not_have_counts_as_io_error() -> None:

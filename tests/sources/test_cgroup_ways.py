@@ -310,6 +310,22 @@ async def test_without_a_pod_our_own_container_is_read_if_others_are_in_it(
     assert (found.way, found.path) == (Way.OWN, f"/docker/{OURS}")
 
 
+async def test_who_comes_into_our_container_from_outside_does_not_make_it_the_servers(
+    tree: CgroupTree,
+) -> None:
+    """A health check or a shell by ``exec``: its parent is not in the container, nor are we its."""
+    directory = tree.v2(f"docker/{OURS}", kill=1)
+    tree.process("self", f"0::/docker/{OURS}\n")
+    visitor, child = 5001, 5002
+    for pid, parent in ((os.getpid(), 0), (visitor, 0), (child, visitor)):
+        tree.process(pid, "")
+        (tree.proc / str(pid) / "stat").write_text(f"{pid} (a) b) S {parent} 0 0\n")
+    (directory / "cgroup.procs").write_text(f"{os.getpid()}\n{visitor}\n{child}\n0\n")
+    sample, attempts = await looked(source_of(tree, pid=None))
+    assert sample.fault is Fault.ABSENT
+    assert attempts[Way.OWN] is Attempt.ALONE
+
+
 async def test_a_session_or_unit_of_the_host_is_not_taken_for_the_servers(tree: CgroupTree) -> None:
     name = "user.slice/user-0.slice/session-1.scope"
     (tree.v2(name) / "cgroup.procs").write_text("1\n2\n")

@@ -9,6 +9,7 @@ from sidecar.clock import Clock
 from sidecar.model.readings import LogReading
 from sidecar.model.samples import Instant
 from sidecar.model.vocabulary import Fault, Source
+from sidecar.parse.recorded_log import read_log_row
 from sidecar.sources.vllm_log import INBOX_EVENTS, VllmLogSource
 from tests.fakes.clock import FakeClock
 
@@ -143,20 +144,25 @@ async def test_a_failure_wakes_and_a_preemption_does_not(tmp_path: Path) -> None
     await source.close()
 
 
-async def test_a_recording_gets_the_lines_but_not_the_users_text(tmp_path: Path) -> None:
+async def test_a_recording_gets_vllms_own_lines_and_of_others_what_was_read(
+    tmp_path: Path,
+) -> None:
     log = tmp_path / "log"
     log.touch()
-    rows: list[object] = []
-
-    def tap(at: Instant, row: Mapping[str, object]) -> None:
-        rows.append(row["line"])
-
-    source = VllmLogSource(FakeClock(), [log], tap=tap)
+    rows: list[Mapping[str, object]] = []
+    source = VllmLogSource(FakeClock(), [log], tap=lambda _at, row: rows.append(row))
     await source.open()
-    append(log, READY + REQUEST)
+    stats = "(APIServer pid=7) INFO 05-12 08:01:39 [loggers.py:271] Engine 000: Running: 1 reqs"
+    append(log, f"{stats}\n{REQUEST}{OOM}")
     reading = await reading_of(source)
-    assert rows == [READY.rstrip("\n")]
-    assert reading.dropped == {"users_text": 1}
+    assert rows[0] == {"line": stats}
+    assert [set(row) for row in rows[1:]] == [{"read"}]
+    read = [event for row in rows for event in read_log_row(row, Instant(0.0, 0.0))]
+    assert [(one.signature, one.origin, one.numbers) for one in read] == [
+        (one.signature, one.origin, one.numbers) for one in reading.events
+    ]
+    assert len(read) == 1
+    assert reading.dropped == {"users_text": 2}
     await source.close()
 
 

@@ -1,7 +1,7 @@
 """The ways that remain where no process of the server is seen: what we share with it."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -76,12 +76,28 @@ class Shared:
         return got if any(True for _ in self._others(got.path)) else Attempt.ALONE
 
     def _others(self, path: Path) -> Iterator[int]:
-        """Processes of a cgroup that neither we started nor started us (a shell, an init)."""
+        """Processes of a cgroup that neither we started nor started us (a shell, an init).
+
+        Nor those that were put into our container from outside, as a health check or a shell by
+        ``exec`` is: they have no ancestor with us in it, and say nothing of whose container it is.
+        """
         ancestors = set(self._ancestors())
         procs = (optional_text(path / "cgroup.procs") or "").split()[:_PROCS_MOST]
-        for pid in (int(one) for one in procs if one.isdecimal()):
-            if pid not in ancestors and self._parent(pid) != self.own_pid:
+        # 0 stands for each that our pid namespace does not show.
+        pids = {int(one) for one in procs if one.isdecimal()} - {0}
+        first = self._first(self.own_pid, pids)
+        for pid in sorted(pids - ancestors):
+            if self._parent(pid) != self.own_pid and self._first(pid, pids) == first:
                 yield pid
+
+    def _first(self, pid: int, pids: Collection[int]) -> int:
+        """The oldest ancestor of a process among ``pids``."""
+        for _ in range(_ANCESTORS_MOST):
+            parent = self._parent(pid)
+            if parent is None or parent not in pids:
+                break
+            pid = parent
+        return pid
 
     def _ancestors(self) -> Iterator[int]:
         pid: int | None = self.own_pid

@@ -13,8 +13,8 @@ from sidecar.sources.log_places.base import LOOKBACK_BYTES, either
 from sidecar.sources.log_places.chain import Chain
 from sidecar.sources.log_places.position import FilePosition, FilesPosition, Position
 from sidecar.sources.tail import MOST_BYTES, Portion, Pread, Tail, fault_of_file
-from sidecar.sources.thread import CallThread
 from sidecar.sources.wakeup import Wakeup, inotify
+from sidecar.thread import CallThread
 
 POLL_S: Final = 0.2
 """Seconds between two looks where nothing tells of new lines: a fraction of the second within which

@@ -4,11 +4,12 @@ import asyncio
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
 from sidecar.model.vocabulary import Fault
-from sidecar.sources.thread import CallThread
+from sidecar.thread import CallThread
 from tests.fakes.patience import until
 
 
@@ -46,6 +47,26 @@ async def test_the_loop_goes_on_while_a_call_blocks() -> None:
     calls.close()
 
 
+def stand_still(calls: CallThread) -> None:
+    """Until the call has returned, and handed its answer over."""
+    while calls.busy:
+        time.sleep(0.001)
+    time.sleep(0.05)
+
+
+async def test_a_caller_that_gives_up_as_the_answer_comes_has_given_up() -> None:
+    calls, release = CallThread("test"), threading.Event()
+    waiting = asyncio.ensure_future(calls.call(lambda: release.wait(20), 20))
+    await asyncio.sleep(0)
+    release.set()
+    # The loop stands still, so that the answer and the cancel wait for it side by side.
+    stand_still(calls)
+    asyncio.get_running_loop().call_soon(waiting.cancel)
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    calls.close()
+
+
 async def test_a_caller_that_gives_up_leaves_the_thread_usable() -> None:
     calls, release = CallThread("test"), threading.Event()
     waiting = asyncio.ensure_future(calls.call(lambda: release.wait(20), 20))
@@ -62,7 +83,7 @@ async def test_a_caller_that_gives_up_leaves_the_thread_usable() -> None:
 def test_a_process_with_a_stuck_call_ends() -> None:
     program = """
 import asyncio, time, uvloop
-from sidecar.sources.thread import CallThread
+from sidecar.thread import CallThread
 async def main():
     calls = CallThread("stuck")
     print(await calls.call(lambda: time.sleep(600), 0.05))

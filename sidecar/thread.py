@@ -42,7 +42,9 @@ class CallThread:
         self._start()
         self._calls.put(call)  # type: ignore[arg-type]
         try:
-            return await asyncio.wait_for(call.answer, limit_s)
+            # Not ``wait_for``: before Python 3.12 it loses a cancel that comes with the answer.
+            async with asyncio.timeout(limit_s):
+                return await call.answer
         except TimeoutError:
             # An exception of the call itself is no sign of our limit.
             if call.returned and call.answer.done() and not call.answer.cancelled():

@@ -1,0 +1,1 @@
+"""Samples as they are taken -> a recording of which the same ticks can be made again."""
