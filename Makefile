@@ -3,7 +3,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test check format scenarios bench clean
+# Linters and validators of what is deployed; they would not fit beside ours.
+DEPLOY := .venv-deploy
+DEPLOY_READY := $(DEPLOY)/.ready
+
+.PHONY: run test check format scenarios dashboards rules deploy-tools bench clean
 
 # The venv holds exactly what requirements-dev.lock says; the project is installed editable into it.
 $(READY): requirements-dev.lock pyproject.toml
@@ -36,6 +40,20 @@ format: $(READY)
 scenarios: $(READY)
 	$(BIN)/python tools/make_scenarios.py
 
+# What is written by a program from tables of ours; the tests say when it is not up to date.
+dashboards: $(READY)
+	$(BIN)/python -m tools.make_dashboards
+
+rules: $(READY)
+	$(BIN)/python -m tools.make_prometheus_rule
+
+$(DEPLOY_READY): requirements-deploy.lock
+	test -x $(DEPLOY)/bin/python || $(PYTHON) -m venv $(DEPLOY)
+	$(DEPLOY)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-deploy.lock
+	touch $@
+
+deploy-tools: $(DEPLOY_READY)
+
 # Beside mtail and grep, which must be installed; the kills need root and cgroup v1. Numbers go to
 # .benchmarks/.
 bench: $(READY)
@@ -43,4 +61,4 @@ bench: $(READY)
 	$(BIN)/python -m tests.benchmarks.kill_visible
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(DEPLOY) .mypy_cache .pytest_cache .ruff_cache .hypothesis
