@@ -22,7 +22,7 @@ HIDE = ("POST /v1", "GET /health", "GET /metrics")
 SCENARIOS: dict[str, tuple[str, Callable[[], Composition]]] = {
     "healthy": (
         "a light load, then idle: none",
-        lambda: Composition("a_healthy").cut(26, 71),
+        lambda: Composition("a_healthy").cut(26, 78),
     ),
     "preemption": (
         "load grows until the KV cache is full: none, then preemption",
