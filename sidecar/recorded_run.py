@@ -38,7 +38,7 @@ LOST_S = 10.0
 """Seconds without a server after which none is waited for: its root may be told late."""
 PIECE = 65536
 """Bytes of a command's output that are taken at once."""
-NOT_QUIET, SERVER_LOST = "not_quiet", "server_lost"
+NOT_QUIET, UNSEEN, SERVER_LOST = "not_quiet", "unseen", "server_lost"
 """Why a load was not begun, or ended before its time."""
 OVER = frozenset({ServerState.DEAD, ServerState.STOPPED})
 
@@ -221,7 +221,8 @@ class RecordedRun:
                 if since is not None and sample.at.monotonic - since >= self.load.quiet_s:
                     return None
             await self.clock.pause(self.settings.interval / 2)
-        return tape.recorder.ended or NOT_QUIET
+        is_seen = tape.reading(MetricsReading) is not None
+        return tape.recorder.ended or (NOT_QUIET if is_seen else UNSEEN)
 
     async def pass_time(self, recorder: Recorder, seconds: float) -> str | None:
         """Let time pass; it ends early where nothing is written any more."""
@@ -274,10 +275,13 @@ class RecordedRun:
 
     async def drain(self, stop: asyncio.Event, tape: Tape) -> float | None:
         """Wait until nothing runs or waits; the moment, None if it did not come in time."""
-        end = self.clock.now().monotonic + self.load.drain_s
+        over = self.clock.now().monotonic
+        end = over + self.load.drain_s
         while self.clock.now().monotonic < end and not stop.is_set() and not self.is_lost:
             sample = tape.latest.get(Source.VLLM_METRICS)
-            if sample is not None and is_drained(sample.reading):
+            # A look from before the end says nothing of what came after it.
+            is_later = sample is not None and sample.at.monotonic >= over
+            if sample is not None and is_later and is_drained(sample.reading):
                 return sample.at.unix
             await self.clock.pause(self.settings.interval / 2)
         return None

@@ -368,6 +368,8 @@ class Server:
             # An old kill of a child still gives a container this reason: shown, and no more.
             return (evidence,)
         incident = self.incidents.running
+        if incident is not None and incident.root is not None and incident.root.is_refused_start:
+            return ()
         died = incident is not None and any(
             cause is Cause.ENGINE_FAILURE for cause, _ in incident.seen
         )

@@ -33,9 +33,9 @@ def judge(
     """The verdict: the first cause by precedence, else ``unknown`` unless health was seen.
 
     ``standing``: the failures of which the server died before this window. A window in which it
-    lay dead suffers from them still.
+    lay dead suffers from them still, whatever its metrics page goes on to answer.
     """
-    dead = window.state is ServerState.DEAD and not window.served
+    dead = window.state is ServerState.DEAD
     failures = find_failures(window) or (standing if dead else ())
     causes = (
         *failures,

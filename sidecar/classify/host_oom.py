@@ -3,13 +3,16 @@
 from sidecar.classify.oom import by_kind, roots_of
 from sidecar.model.evidence import Evidence
 from sidecar.model.verdict import CauseFound
-from sidecar.model.vocabulary import Cause, Kind, Severity, Source
+from sidecar.model.vocabulary import Cause, Confidence, Kind, Severity, Source
 from sidecar.model.window import Window
 
 
 def find_host_oom(window: Window) -> tuple[CauseFound, ...]:
     """The cause, once for each kind. A kill that the server survived is a warning."""
     roots = roots_of(Cause.HOST_OOM, window.evidence)
+    if any(e.is_refused_start for e in window.evidence):
+        # A kill that may be another's then is another's.
+        roots = tuple(e for e in roots if e.confidence is Confidence.CONFIRMED)
     recorded = {e.kind for e in roots if e.source is Source.KERNEL_LOG}
 
     def kind_of(evidence: Evidence) -> Kind:

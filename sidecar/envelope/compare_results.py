@@ -6,7 +6,7 @@ from sidecar.envelope.compare import Comparison, Confidence, Effect, StagePair
 from sidecar.envelope.figures import Repeats
 from sidecar.envelope.report_server import say_time
 from sidecar.envelope.settings import Difference
-from sidecar.envelope.wording import plain, say, say_load
+from sidecar.envelope.wording import plain, say, say_load, say_number
 from sidecar.export.values import Json, number
 
 SHOWN = frozenset(
@@ -63,6 +63,11 @@ def say_outcome(comparison: Comparison) -> str:
     return f"effect of {plain(comparison.cause)}:"
 
 
+def say_ratio(ratio: float) -> str:
+    """Two places, as a hundredth is the least that anybody sees; large ones whole."""
+    return f"{ratio:.2f}" if ratio < 100 else say_number(ratio)  # noqa: PLR2004 - three digits
+
+
 def say_confidence(effect: Effect) -> str:
     """How sure the change is, and whether it is a good one."""
     if effect.confidence is not Confidence.CLEAR or effect.better is None:
@@ -82,14 +87,18 @@ def effect_lines(pair: StagePair, comparison: Comparison) -> Iterator[str]:
         if effect.figure.name not in SHOWN and effect.confidence is not Confidence.CLEAR:
             continue
         was, now = (say(side.median, effect.figure.unit) for side in (effect.before, effect.after))
-        ratio = "" if effect.ratio is None else f"x{effect.ratio:.2f}"
+        ratio = "" if effect.ratio is None else f"x{say_ratio(effect.ratio)}"
         yield f"    {effect.figure.label:<34}{was:>10} -> {now:<10} {ratio:<8} {say_confidence(effect)}"
 
 
 def bound_lines(comparison: Comparison) -> Iterator[str]:
     """What follows for operation on both sides; it moves in steps of whole stages."""
     sides = (comparison.before, comparison.after)
-    safe = [say_load(side, side.bounds.safe_load) for side in sides]
+    loads = [side.bounds.safe_load for side in sides]
+    safe = [
+        "none shown" if load is None else say_load(side, load)
+        for side, load in zip(sides, loads, strict=True)
+    ]
     knee = [plain(side.bounds.first_preempting or "none", 60) for side in sides]
     yield f"safe load: {safe[0]} -> {safe[1]} (in steps of stages)"
     yield f"first preempting stage: {knee[0]} -> {knee[1]}"

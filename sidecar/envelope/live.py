@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from sidecar.catalog import vllm_metrics as roles
 from sidecar.catalog.exported import ENVELOPE_LIMITS
+from sidecar.envelope.settings import SAME_CAPACITY
 from sidecar.model.budget import Lengths
 from sidecar.model.envelope import Bounds, Drift, Envelope, EnvelopeStatus
 from sidecar.model.readings import NvmlReading
@@ -14,8 +15,6 @@ from sidecar.model.report import Report
 from sidecar.model.verdict import Judgement
 from sidecar.model.window import Spread
 
-SAME_CAPACITY = 0.02
-"""Start-up measures what is left for the cache: it differs a little from start to start."""
 LOAD_SLACK = 1.1
 """Gauges are sampled: so much more than the measured peak may be the same load."""
 LENGTHS_SLACK = 1.25

@@ -1,9 +1,11 @@
 """What of a plan may be kept beside the results: its text, or the plan written anew without its secrets."""
 
 import json
+import re
 import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from sidecar.envelope.plan import Plan
@@ -17,6 +19,7 @@ from sidecar.parse.secrets import (
 )
 
 Table = Mapping[str, Any]
+ASSIGNED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 NOTE = "# Written anew without the secrets of the plan that was run.\n"
 
 
@@ -48,8 +51,16 @@ def mask_line(line: str, environment: Mapping[str, str]) -> str:
     words = split_line(line)
     secrets = learn([words], environment)
     if named_secrets(words):
-        line = shlex.join(mask_words(words))
+        line = join_line(mask_words(words))
     return str(secrets.hide(line))
+
+
+def join_line(words: Sequence[str]) -> str:
+    """Words as a shell takes them; what is set in front of a command stays unquoted, or it is none."""
+    names = list(takewhile(ASSIGNED.match, words))
+    parts = [word.partition("=") for word in names]
+    quoted = [f"{name}={HIDDEN if v == HIDDEN else shlex.quote(v)}" for name, _, v in parts]
+    return " ".join((*quoted, *(shlex.quote(word) for word in words[len(names) :])))
 
 
 def learn(lines: Sequence[Sequence[str]], environment: Mapping[str, str]) -> Secrets:

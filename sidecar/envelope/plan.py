@@ -308,8 +308,10 @@ def read_choice(told: Table, name: str, where: str, known: Iterable[str]) -> str
 def read_number(told: Table, name: str, where: str, least: float, most: float) -> float:
     """A number between two bounds."""
     value = told.get(name)
+    if value is None:
+        raise ConfigError(f"plan: {where}: it is missing")
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if value is None or not is_number or not least <= value <= most:
+    if not is_number or not least <= value <= most:
         raise ConfigError(f"plan: {where}: not a number from {least:g} to {most:g}")
     return float(value)
 

@@ -111,8 +111,11 @@ def draw_parts(plot: Plot) -> Iterator[str]:
     up = value_scale(plot, repeats)
     yield from draw_values(plot, up)
     yield from draw_level(plot, up)
+    if up.is_log:
+        yield text(2, HEIGHT - 4, "log scale", "start", "quiet")
     for number, series in enumerate(plot.series):
         yield from draw_series(series, number, across, up)
+    yield from name_level(plot, up)
     yield from draw_names(plot.series, across, up)
 
 
@@ -186,7 +189,13 @@ def draw_values(plot: Plot, up: Scale) -> Iterator[str]:
 
 
 def draw_level(plot: Plot, up: Scale) -> Iterator[str]:
-    """The level that should not be passed, or a word that it lies above the drawing."""
+    """The level that should not be passed, where it is in sight."""
+    if plot.level is not None and plot.level.value <= up.high:
+        yield path((f"M{LEFT} {up.place(plot.level.value):.1f}H{WIDTH - RIGHT}",), "level")
+
+
+def name_level(plot: Plot, up: Scale) -> Iterator[str]:
+    """What the level is, over the curves; or that it lies above the drawing."""
     if plot.level is None:
         return
     words = f"{plot.level.label} {say(plot.level.value, plot.unit)}"
@@ -194,9 +203,8 @@ def draw_level(plot: Plot, up: Scale) -> Iterator[str]:
         yield text(LEFT + 4, TOP + 10, f"{words}, above", "start", "name level")
         return
     y = up.place(plot.level.value)
-    yield path((f"M{LEFT} {y:.1f}H{WIDTH - RIGHT}",), "level")
-    below = y < TOP + LINE
-    yield text(LEFT + 4, y + LINE - 1 if below else y - 4, words, "start", "name level")
+    is_below = y < TOP + LINE
+    yield text(LEFT + 4, y + LINE - 1 if is_below else y - 4, words, "start", "name level")
 
 
 def draw_series(series: Series, number: int, across: Scale, up: Scale) -> Iterator[str]:

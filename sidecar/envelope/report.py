@@ -22,7 +22,7 @@ CRITERIA: dict[Criterion, tuple[str, Unit | None]] = {
     Criterion.QUEUE_P95: ("queue time p95", Unit.SECONDS),
     Criterion.QUEUE_STOPS_GROWING: ("the queue stops growing", None),
     Criterion.DRAINS: ("drains after the load", Unit.SECONDS),
-    Criterion.REPEATS_AGREE: ("repeats lie apart by", Unit.SHARE),
+    Criterion.REPEATS_AGREE: ("spread of repeats", Unit.SHARE),
 }
 """What each criterion is called, and the unit of its figure; None where yes or no is all there is."""
 BINDING: dict[Binding, str] = {

@@ -1,5 +1,6 @@
 """An envelope as one HTML page that needs nothing else: no script, no font, no other file."""
 
+import math
 from collections.abc import Iterator
 
 from sidecar.envelope.document import (
@@ -76,7 +77,7 @@ def list_marks(envelope: Envelope) -> tuple[Mark, ...]:
     knee = find_stage(envelope, envelope.bounds.first_preempting)
     safe = envelope.bounds.safe_load
     marks = []
-    if safe is not None:
+    if safe is not None and math.isfinite(safe):
         marks.append(Mark(safe, f"safe up to {say_load(envelope, safe).split()[0]}", "safe"))
     if knee is not None:
         marks.append(Mark(knee.load, f"from {plain(knee.name, 12)} on it preempts", "knee"))

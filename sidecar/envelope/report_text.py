@@ -1,4 +1,4 @@
-"""An envelope as Markdown, short enough for a pull request or a ticket."""
+"""An envelope as Markdown, short enough to paste beside a change."""
 
 import re
 from collections.abc import Iterator

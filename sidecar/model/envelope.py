@@ -34,8 +34,9 @@ class ServerView:
     one running request. ``gpu_headroom``, ``host_headroom``: least free bytes, of the tightest GPU
     and up to the nearest limit of host memory. ``drained_s``: how long after the load's end the last
     request was done; None if it was not seen. ``queue_grew``: more requests waited in the last third
-    of the load than in the second, and more than in the first. ``verdicts``: windows by verdict.
-    ``unobservable``: windows in which a cause could not have been seen, by cause; 0 is left out.
+    of the load than in the second and in the first, by a request and a tenth at least. ``verdicts``:
+    windows by verdict. ``unobservable``: windows in which a cause could not have been seen, by cause; 0
+    is left out.
     """
 
     seconds: float

@@ -48,3 +48,9 @@ class Evidence:
     engine: str | None = None
     stamp: float | None = None
     parties: Parties | None = None
+
+    @property
+    def is_refused_start(self) -> bool:
+        """Whether vLLM itself said that it will not start, and why: it died of nothing else."""
+        told = self.weight is Weight.ROOT and self.confidence is Confidence.CONFIRMED
+        return told and self.kind is Kind.CAPACITY_REJECTION

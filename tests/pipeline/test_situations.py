@@ -38,6 +38,7 @@ CUDA_OOM = (
     " of memory. Tried to allocate 960.00 MiB. GPU 0 has a total capacity of 79.14 GiB of which"
     " 712.75 MiB is free."
 )
+REFUSED = "No available memory for the cache blocks"
 
 
 Found = dict[int, Judgement]
@@ -82,6 +83,7 @@ def test_a_dead_engine_with_a_server_kept_alive_is_a_failure_and_not_a_stall(jud
     recording = busy().freeze(20, 50).every_second("health", 20, 50, {"status": 503})
     found = judge(recording.log(19.5, *CRASH[:3]).only_before("process", 20))
     assert found[20].verdict is Verdict.ENGINE_FAILURE
+    assert verdicts(found)[2:5] == [Verdict.ENGINE_FAILURE] * 3, "it still lies dead of it"
     assert Cause.STALLED not in causes(found)
     assert Cause.HOST_OOM not in causes(found)
 
@@ -163,6 +165,16 @@ def test_a_kill_by_name_alone_is_suspected_when_our_server_dies_with_it(judge: J
     found = judge(recording.log(22.5, *CRASH).refuse(23, 50))
     assert found[30].verdict is Verdict.HOST_OOM
     assert found[30].causes[0].confidence is Confidence.SUSPECTED
+
+
+@pytest.mark.parametrize("t", [-2.0, 2.0])
+def test_a_kill_by_name_alone_is_not_ours_when_our_server_told_of_what_it_died(
+    judge: Judge, t: float
+) -> None:
+    refused = Composition("g_no_memory_for_cache_blocks").drop("process", "cgroup")
+    said = next(row["t"] for row in refused.rows["log"] if REFUSED in row["line"])
+    found = judge(kernel(refused, said + t, "/docker/" + "a" * 64, "VLLM::EngineCor"))
+    assert causes(found) == {Cause.CUDA_OOM}
 
 
 def test_a_plain_kill_that_the_log_tells_of_is_no_out_of_memory(judge: Judge) -> None:
