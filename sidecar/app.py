@@ -217,8 +217,9 @@ async def run(
         exposition.max_engines = fresh.max_engines
 
     async def reload_files() -> None:
-        measured.envelope = await load_envelope(settings.envelope)
+        envelope = await load_envelope(settings.envelope)
         await server.reload()
+        measured.envelope = envelope
 
     reloader = Reloader(
         settings, clock, take=take, reload_files=reload_files, show=board.show_reload

@@ -141,7 +141,7 @@ class Drive:
         if place.is_done:
             repeat = await self.call(lambda: read_repeat(place))
             if repeat.run.killed is not None or not repeat.run.exit_code:
-                return self.keep(repeat, kept=True)
+                return self.refuse_other(repeat) or self.keep(repeat, kept=True)
         if stop.is_set():
             return "it was stopped"
         self.watcher.begin(place, number, total)
@@ -149,13 +149,19 @@ class Drive:
         if ended not in {None, SERVER_LOST}:
             return self.explain(place, ended)
         repeat = await self.call(lambda: read_repeat(place))
-        changed = find_changes(self.done[0].identity, repeat.identity) if self.done else ()
-        if changed:
-            return (
-                f"{say_place(place)}: the server is another one than before: {', '.join(changed)}"
-            )
+        other = self.refuse_other(repeat)
+        if other is not None:
+            return other
         await self.call(lambda: mark_done(place, ended))
         return self.keep(repeat, kept=False)
+
+    def refuse_other(self, repeat: Repeat) -> str | None:
+        """Why a repeat cannot stand beside the first one: it is of another server; None if it can."""
+        changed = find_changes(self.done[0].identity, repeat.identity) if self.done else ()
+        if not changed:
+            return None
+        where = say_place(repeat.place)
+        return f"{where}: the server is another one than before: {', '.join(changed)}"
 
     def keep(self, repeat: Repeat, *, kept: bool) -> str | None:
         """Take in a repeat that is done; a server that is gone carries no further one."""

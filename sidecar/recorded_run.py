@@ -7,7 +7,7 @@ import platform
 import shlex
 import shutil
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from sidecar import app
@@ -20,11 +20,12 @@ from sidecar.clock import ClockLike
 from sidecar.config import Settings, read_environment
 from sidecar.errors import ConfigError, SidecarError
 from sidecar.model.readings import MetricsReading, NvmlReading, ProcessReading
-from sidecar.model.vocabulary import ServerState, Source
+from sidecar.model.vocabulary import Fault, ServerState, Source
 from sidecar.parse.launch import Launch
 from sidecar.parse.recorded_exposition import hide_labels
 from sidecar.parse.secrets import Secrets, hide_argv, secrets_of_argv, secrets_of_environment
 from sidecar.pipeline import Step
+from sidecar.recording.about import Outcome
 from sidecar.recording.folder import FILES, FORMAT
 from sidecar.thread import CallThread
 from sidecar.wiring import asked_for
@@ -32,6 +33,7 @@ from sidecar.wiring import asked_for
 BASELINE_S = 15.0
 """Seconds that the first readings may take before the load begins all the same."""
 LOOK_S = 5.0
+BEGIN_LIMIT_S = 10.0
 STOP_S = 10.0
 """Seconds that a command has to end after SIGTERM, before SIGKILL."""
 LOST_S = 10.0
@@ -60,21 +62,6 @@ class Load:
     ends_with_server: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """How a recording went. ``ended``: why before its time, a closed word; None if it is whole.
-
-    ``exit_code`` of the command, None without one or if it was stopped. ``begun``, ``finished``: of
-    the load; ``drained``: when nothing ran or waited any more, None if that was not seen.
-    """
-
-    begun: float
-    finished: float
-    exit_code: int | None = None
-    drained: float | None = None
-    ended: str | None = None
-
-
 @dataclass(slots=True)
 class RecordedRun:
     """One recording of one server.
@@ -96,8 +83,11 @@ class RecordedRun:
     heard: Callable[[bytes], None] | None = None
     observe: Callable[[Step], None] = lambda _step: None
     lost_since: float | None = None
+    looked_at: int | None = None
+    secrets_known: bool = False
+    thread: CallThread = field(default_factory=lambda: CallThread("capture"))
 
-    async def run(self, stop: asyncio.Event, say: Callable[[str], None]) -> Recorded:
+    async def run(self, stop: asyncio.Event, say: Callable[[str], None]) -> Outcome:
         """Record until the load is over, or until ``stop`` is set.
 
         Raises:
@@ -107,14 +97,19 @@ class RecordedRun:
         if command and shutil.which(command[0]) is None:
             raise ConfigError(f"{command[0]}: no such command")
         self.created = self.clock.now().unix
-        self.learn_secrets()
         recorder = Recorder(self.folder, self.mask, self.most_bytes)
         # Nothing is written before it is known what must not be.
         recorder.held = True
-        recorder.open(self.header(recorder))
+
+        def begin() -> None:
+            self.learn_secrets()
+            recorder.open(self.header(recorder))
+
+        if isinstance(await self.thread.call(begin, BEGIN_LIMIT_S), Fault):
+            raise ConfigError(f"{self.folder}: it does not answer")
         tape = Tape(recorder)
         quiet = asyncio.Event()
-        outcome = Recorded(self.created, self.created, ended="failed")
+        outcome = Outcome(self.created, self.created, ended="failed")
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.daemon(quiet, tape))
@@ -126,8 +121,14 @@ class RecordedRun:
         except* SidecarError as failed:
             raise failed.exceptions[0] from None
         finally:
-            await recorder.close(self.header(recorder, tape, outcome))
-        return outcome
+
+            def final() -> dict[str, object]:
+                ended = outcome.ended or recorder.ended
+                return self.header(recorder, tape, replace(outcome, ended=ended))
+
+            await recorder.close(final)
+            self.thread.close()
+        return replace(outcome, ended=outcome.ended or recorder.ended)
 
     def mask(self, name: str, row: Mapping[str, object]) -> object:
         """A row as it may be shown to others."""
@@ -171,7 +172,7 @@ class RecordedRun:
             return False
         return self.clock.now().monotonic - since >= LOST_S
 
-    async def around(self, stop: asyncio.Event, tape: Tape, say: Callable[[str], None]) -> Recorded:
+    async def around(self, stop: asyncio.Event, tape: Tape, say: Callable[[str], None]) -> Outcome:
         """Wait for the first readings, let the load pass, and wait until the server has drained."""
         ended = await first_of(stop, self.settle(tape))
         tape.recorder.held = False
@@ -180,32 +181,39 @@ class RecordedRun:
         begun = self.clock.now().unix
         code: int | None = None
         if ended is None and self.load.seconds is not None:
-            ended = await first_of(stop, self.pass_time(tape.recorder, self.load.seconds))
+            ended = await first_of(stop, self.pass_time(tape, self.load.seconds))
         elif ended is None:
             say(f"load: {shlex.join(hide_argv(self.load.command))}")
-            code, ended = await self.run_command(stop, tape.recorder)
+            code, ended = await self.run_command(stop, tape)
         finished = self.clock.now().unix
         drained = None
         if ended is None and self.load.command:
             drained = await self.drain(stop, tape)
         if ended is None and self.is_lost:
             ended = SERVER_LOST
-        return Recorded(begun, finished, code, drained, ended or tape.recorder.ended)
+        return Outcome(begun, finished, code, drained, ended or tape.recorder.ended)
 
     async def settle(self, tape: Tape) -> str | None:
         """Wait for the first readings, and find out how the server was started."""
         end = self.clock.now().monotonic + BASELINE_S
         while Source.VLLM_METRICS not in tape.latest and self.clock.now().monotonic < end:
             await self.clock.pause(self.settings.interval / 4)
-        listed = tape.reading(ProcessReading)
-        if listed is not None and listed.root is not None:
-            thread = CallThread("launch")
-            pid = listed.root
-            found = await thread.call(lambda: read_launch(pid, self.secrets), LOOK_S)
-            thread.close()
-            self.launch = found if isinstance(found, Launch) else None
+        await self.look(tape)
         self.before = tape.reading(NvmlReading)
         return None
+
+    async def look(self, tape: Tape) -> None:
+        """Find out how the server was started, and its secrets; again where it is another process."""
+        listed = tape.reading(ProcessReading)
+        if listed is None or listed.root is None or listed.root == self.looked_at:
+            return
+        pid = listed.root
+        self.looked_at = pid
+        found = await self.thread.call(lambda: read_launch(pid, self.secrets), LOOK_S)
+        if isinstance(found, Fault) or found is None:
+            return
+        self.launch = self.launch or found.launch
+        self.secrets_known = found.is_whole
 
     async def wait_for_quiet(self, tape: Tape) -> str | None:
         """Wait until nothing ran, waited or was made for a while; why not, if that does not come."""
@@ -224,17 +232,17 @@ class RecordedRun:
         is_seen = tape.reading(MetricsReading) is not None
         return tape.recorder.ended or (NOT_QUIET if is_seen else UNSEEN)
 
-    async def pass_time(self, recorder: Recorder, seconds: float) -> str | None:
+    async def pass_time(self, tape: Tape, seconds: float) -> str | None:
         """Let time pass; it ends early where nothing is written any more."""
+        recorder = tape.recorder
         end = self.clock.now().monotonic + seconds
         while recorder.ended is None and self.clock.now().monotonic < end:
             left = end - self.clock.now().monotonic
             await self.clock.pause(min(left, self.settings.interval))
+            await self.look(tape)
         return recorder.ended
 
-    async def run_command(
-        self, stop: asyncio.Event, recorder: Recorder
-    ) -> tuple[int | None, str | None]:
+    async def run_command(self, stop: asyncio.Event, tape: Tape) -> tuple[int | None, str | None]:
         """Run the load to its end."""
         pipe = None if self.heard is None else asyncio.subprocess.PIPE
         try:
@@ -246,7 +254,7 @@ class RecordedRun:
         try:
             async with asyncio.TaskGroup() as group:
                 listener = group.create_task(self.listen(process))
-                ended = await first_of(stop, self.attend(process, recorder))
+                ended = await first_of(stop, self.attend(process, tape))
                 # Children that it left behind may hold its output open.
                 await asyncio.wait({listener}, timeout=self.settings.interval)
                 listener.cancel()
@@ -262,15 +270,17 @@ class RecordedRun:
         while piece := await process.stdout.read(PIECE):
             self.heard(piece)
 
-    async def attend(self, process: asyncio.subprocess.Process, recorder: Recorder) -> str | None:
+    async def attend(self, process: asyncio.subprocess.Process, tape: Tape) -> str | None:
         """Wait for the end of the load, or of the recording."""
         while process.returncode is None:
-            if recorder.ended is not None:
-                return recorder.ended
+            if tape.recorder.ended is not None:
+                return tape.recorder.ended
             if self.is_lost:
                 return SERVER_LOST
+            await self.look(tape)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), self.settings.interval)
+                async with asyncio.timeout(self.settings.interval):
+                    await process.wait()
         return None
 
     async def drain(self, stop: asyncio.Event, tape: Tape) -> float | None:
@@ -287,7 +297,7 @@ class RecordedRun:
         return None
 
     def header(
-        self, recorder: Recorder, tape: Tape | None = None, outcome: Recorded | None = None
+        self, recorder: Recorder, tape: Tape | None = None, outcome: Outcome | None = None
     ) -> dict[str, object]:
         """The description of the recording: ``recording.json``."""
         health = None if tape is None else tape.version
@@ -298,6 +308,8 @@ class RecordedRun:
             "target": {
                 "vllm_version": health,
                 "launch": None if self.launch is None else asdict(self.launch),
+                # Where its environment could not be read, secrets in it are hidden by their form only.
+                "secrets_known": self.secrets_known,
             },
             "settings": {
                 "interval": self.settings.interval,
@@ -367,7 +379,8 @@ async def end_process(process: asyncio.subprocess.Process) -> None:
     with contextlib.suppress(ProcessLookupError):
         process.terminate()
         try:
-            await asyncio.wait_for(process.wait(), STOP_S)
+            async with asyncio.timeout(STOP_S):
+                await process.wait()
         except TimeoutError:
             process.kill()
             await process.wait()

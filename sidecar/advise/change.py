@@ -52,7 +52,7 @@ def work_of(window: Window) -> Work | None:
     """The work of one window; None where nothing was done, or it cannot be seen."""
     tokens = total_of(window, roles.GENERATION_TOKENS)
     preemptions = total_of(window, roles.PREEMPTIONS)
-    seconds = figure(window.end - window.start)
+    seconds = figure(window.rise_s)
     if not tokens or preemptions is None or not seconds:
         return None
     finished = total_of(window, roles.FINISHED) or 0.0

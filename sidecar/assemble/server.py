@@ -82,6 +82,7 @@ class Server:
         self.standing: tuple[CauseFound, ...] = ()
         self.rumours = Unconfirmed()
         self.unseen_at: Instant | None = None
+        self.counted_at: Instant | None = None
 
     # Windows
 
@@ -210,7 +211,8 @@ class Server:
         self.life.see_answer(at, sleeping=reading.sleeping)
         self.metrics = reading
         self.see_config(reading, at, restarted=rise.restarted)
-        window.add_reading(reading, rise, at)
+        window.add_reading(reading, rise, at, since=self.counted_at)
+        self.counted_at = at if reading.naming is not None else self.counted_at
         return ()
 
     def see_config(self, reading: MetricsReading, at: Instant, *, restarted: bool) -> None:

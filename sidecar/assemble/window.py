@@ -108,6 +108,7 @@ class OpenWindow:
     faults: dict[Source, Counter[Fault]] = field(default_factory=dict)
     found: set[str] = field(default_factory=set)
     last_usable: Instant | None = None
+    counted_from: Instant | None = None
     last_answer: Instant | None = None
     last_refusal: Instant | None = None
     blind: bool = False
@@ -131,13 +132,18 @@ class OpenWindow:
         else:
             self.faults.setdefault(sample.source, Counter())[fault] += 1
 
-    def add_reading(self, reading: MetricsReading, rise: Rise, at: Instant) -> None:
-        """Add one exposition and what rose since the one before."""
+    def add_reading(
+        self, reading: MetricsReading, rise: Rise, at: Instant, since: Instant | None = None
+    ) -> None:
+        """Add one exposition and what rose since the one before, which was read at ``since``."""
         self.last_answer = at
         if reading.naming is None:
             self.blind = True
             return
         self.last_usable = at
+        if self.counted_from is None:
+            # A new server's counters began with it, not with the last reading of the one before.
+            self.counted_from = at if rise.restarted or since is None else since
         self.idle_v0 = reading.idle_v0
         self.info = reading.info
         self.found |= reading.found
@@ -183,6 +189,12 @@ class OpenWindow:
     def records_useless(self) -> bool:
         """Whether the kernel log told of kills, or may have, and not of whose they were."""
         return self.records_lost or self.kills_unattributed
+
+    def counted_s(self) -> float:
+        """Seconds from the reading that the counters rose from to the last one."""
+        if self.last_usable is None or self.counted_from is None:
+            return 0.0
+        return self.last_usable.monotonic - self.counted_from.monotonic
 
     def memory(self, most: int) -> WindowMemory:
         """What must be kept of it over our own restart: the latest pieces of evidence."""
@@ -251,6 +263,7 @@ class OpenWindow:
             kills_unseen=self.kills_unseen,
             records_lost=self.records_useless,
             naming_generation=self.generation,
+            counted_s=self.counted_s(),
             limits={} if limits is None else limits,
             gpus=tuple(self.over_window(gpu) for gpu in gpus),
             gpu_utilization=busy,

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from sidecar.parse.launch import Launch, describe_launch
@@ -11,7 +12,15 @@ _MOST = 1 << 20
 """Bytes read of each: the kernel's own limit for one argument is 128 KiB."""
 
 
-def read_launch(pid: int, secrets: Secrets, proc_root: Path = Path("/proc")) -> Launch | None:
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A launch. ``is_whole``: its environment was read, too, so that its secrets are known."""
+
+    launch: Launch
+    is_whole: bool
+
+
+def read_launch(pid: int, secrets: Secrets, proc_root: Path = Path("/proc")) -> Found | None:
     """How a process was started, and its secrets learnt; None if it cannot be read.
 
     The environment is readable to the same user and to root only; without it the command line is told.
@@ -25,7 +34,7 @@ def read_launch(pid: int, secrets: Secrets, proc_root: Path = Path("/proc")) -> 
         for name, equals, value in [word.partition("=")]
         if equals
     }
-    return learn_launch(argv, environment, secrets)
+    return Found(learn_launch(argv, environment, secrets), is_whole=bool(environment))
 
 
 def learn_launch(argv: list[str], environment: Mapping[str, str], secrets: Secrets) -> Launch:

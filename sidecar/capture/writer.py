@@ -15,8 +15,10 @@ from sidecar.thread import CallThread
 
 WRITE_LIMIT_S = 0.5
 """Seconds that a step waits for its rows to be written; a disk that hangs must not stop the clock."""
+CLOSE_LIMIT_S, CLOSE_TRIES = 5.0, 6
+"""Seconds, and how often, that the end waits for the disk."""
 WAITING_MOST = 64 * 1024 * 1024
-"""Characters that wait to be written; what comes beyond them ends the recording."""
+"""About how many characters may wait to be written; what comes beyond them ends the recording."""
 
 Mask = Callable[[str, Mapping[str, object]], object]
 """Takes a row and its file's name, gives it back without what must not leave this machine."""
@@ -80,25 +82,30 @@ class Recorder:
         if self.held or self.ended is not None or not self._waiting or self._thread.busy:
             return
         waiting, self._waiting, self._size = self._waiting, {}, 0
-        done = await self._thread.call(lambda: self._write(waiting), WRITE_LIMIT_S)
-        if isinstance(done, Fault) and done is not Fault.TIMEOUT:
-            self.ended = "disk_full"
+        # A write that takes longer goes on; what comes of it stands in ``ended``.
+        await self._thread.call(lambda: self._write(waiting), WRITE_LIMIT_S)
 
-    async def close(self, header: Mapping[str, object]) -> None:
-        """Write the rest and the final description."""
+    async def close(self, header: Callable[[], Mapping[str, object]]) -> None:
+        """Write the rest, and then the final description, which may tell how that went."""
         waiting, self._waiting = self._waiting, {}
 
-        def finish() -> Fault | None:
-            fault = self._write(waiting)
+        def finish() -> None:
+            if self.ended is None:
+                self._write(waiting)
             for file in self._files.values():
                 file.close()
-            self.write_header(header)
-            return fault
+            try:
+                self.write_header(header())
+            except OSError:
+                self.ended = "disk_full"
 
-        for _ in range(10):
-            done = await self._thread.call(finish, WRITE_LIMIT_S * 10)
+        for _ in range(CLOSE_TRIES):
+            done = await self._thread.call(finish, CLOSE_LIMIT_S)
+            if done is Fault.TIMEOUT:
+                self.ended = "disk_too_slow"
             if done is not Fault.BUSY:
                 break
+            self.ended = "disk_too_slow"
         self._thread.close()
 
     def _encode(self, name: str, row: Mapping[str, object]) -> str:
@@ -106,22 +113,32 @@ class Recorder:
             self.mask(name, row), separators=(",", ":"), ensure_ascii=True, allow_nan=False
         )
 
-    def _write(self, waiting: Mapping[str, list[Mapping[str, object]]]) -> Fault | None:
+    def _write(self, waiting: Mapping[str, list[Mapping[str, object]]]) -> None:
+        """Write rows; blocks. A disk that does not take them all ends the recording."""
         try:
             for name, rows in waiting.items():
                 if name not in self._files:
                     self._files[name] = (self.folder / name).open("ab", buffering=0)
                 text = "".join(f"{self._encode(name, row)}\n" for row in rows)
-                data = text.encode("utf-8", "surrogatepass")
-                self._files[name].write(data)
+                data = memoryview(text.encode("ascii"))
                 self._bytes += len(data)
+                while data:
+                    data = data[self._files[name].write(data) :]
         except OSError:
-            return Fault.IO_ERROR
+            self.ended = "disk_full"
+            return
         if self._bytes > self.most_bytes:
             self.ended = "too_large"
-        return None
 
 
-def size_of(row: Mapping[str, object]) -> int:
-    """About how many characters a row holds: its texts, and a little for the rest."""
-    return 100 + sum(len(value) for value in row.values() if isinstance(value, str))
+def size_of(value: object) -> int:
+    """About how many characters a value has as JSON."""
+    match value:
+        case str():
+            return 4 + len(value)
+        case list() | tuple():
+            return 4 + sum(map(size_of, value))
+        case Mapping():
+            return 4 + sum(map(size_of, value.keys())) + sum(map(size_of, value.values()))
+        case _:
+            return 12

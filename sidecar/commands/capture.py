@@ -10,7 +10,8 @@ from sidecar.clock import Clock
 from sidecar.commands.run import run_until_signal
 from sidecar.config import Settings
 from sidecar.errors import ConfigError
-from sidecar.recorded_run import Load, Recorded, RecordedRun
+from sidecar.recorded_run import Load, RecordedRun
+from sidecar.recording.about import Outcome
 
 DONE, NEGATIVE = 0, 1
 
@@ -32,24 +33,24 @@ def run_capture(settings: Settings, wish: Wish) -> int:
     Raises:
         ConfigError, RecordingError: a setting, the folder or the command cannot be honoured.
     """
-    if wish.bundle is not None and wish.bundle.exists():
-        raise ConfigError(f"bundle: {wish.bundle}: it is there already")
-    ended: list[Recorded] = []
+    if wish.bundle is not None:
+        check_bundle(wish.bundle)
+    ended: list[Outcome] = []
+    recording = RecordedRun(
+        settings,
+        wish.folder,
+        Clock(),
+        wish.load,
+        about=wish.about,
+        most_bytes=wish.most_bytes,
+    )
 
     async def body(stop: asyncio.Event) -> None:
-        recording = RecordedRun(
-            settings,
-            wish.folder,
-            Clock(),
-            wish.load,
-            about=wish.about,
-            most_bytes=wish.most_bytes,
-        )
         ended.append(await recording.run(stop, tell))
 
     run_until_signal(body)
     (recorded,) = ended
-    tell(summary(wish, recorded))
+    tell(summary(wish, recorded, secrets_known=recording.secrets_known))
     if wish.bundle is not None:
         pack(wish.folder, wish.bundle)
         tell(f"bundle: {wish.bundle}")
@@ -57,13 +58,38 @@ def run_capture(settings: Settings, wish: Wish) -> int:
     return DONE if is_whole and not recorded.exit_code else NEGATIVE
 
 
-def summary(wish: Wish, recorded: Recorded) -> str:
+def check_bundle(bundle: Path) -> None:
+    """See before the recording whether the archive can be written after it.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    if bundle.exists():
+        raise ConfigError(f"bundle: {bundle}: it is there already")
+    fresh = aside(bundle)
+    try:
+        fresh.touch()
+        fresh.unlink()
+    except OSError as error:
+        raise ConfigError(f"bundle: {bundle}: {error.strerror}") from None
+
+
+def aside(path: Path) -> Path:
+    """Where a file is written before it gets its name."""
+    return path.with_name(f"{path.name}.new")
+
+
+def summary(wish: Wish, recorded: Outcome, *, secrets_known: bool) -> str:
     """What was recorded, in a line or two."""
     lines = [f"recorded {recorded.finished - recorded.begun:.0f} s in {wish.folder}"]
     if recorded.exit_code is not None:
         lines.append(f"the command ended with {recorded.exit_code}")
     if wish.load.command and recorded.ended is None and recorded.drained is None:
         lines.append("requests were left in the server at the end")
+    if not secrets_known:
+        lines.append(
+            "the server's environment could not be read: secrets in it are hidden only by their form"
+        )
     if recorded.ended is not None:
         lines.append(f"ended early: {recorded.ended.replace('_', ' ')}")
     return "; ".join(lines)
@@ -82,11 +108,15 @@ def pack(folder: Path, bundle: Path) -> None:
         entry.mode = 0o644
         return entry
 
-    name = "recording"
-    with tarfile.open(bundle, "x:gz") as archive:
-        for path in sorted(folder.iterdir()):
-            if path.is_file():
-                archive.add(path, f"{name}/{path.name}", filter=plain)
+    fresh = aside(bundle)
+    try:
+        with tarfile.open(fresh, "w:gz") as archive:
+            for path in sorted(folder.iterdir()):
+                if path.is_file():
+                    archive.add(path, f"recording/{path.name}", filter=plain)
+        fresh.rename(bundle)
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 def tell(line: str) -> None:

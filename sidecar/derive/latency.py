@@ -112,8 +112,8 @@ def measure_latency(window: Window) -> Mapping[str, Latency]:
 
 
 def measure_throughput(window: Window) -> Mapping[str, float]:
-    """Tokens per second by kind over the window's length; a counter not found is absent."""
-    length = window.end - window.start
+    """Tokens per second by kind, over the time that they rose in; a counter not found is absent."""
+    length = window.rise_s
     if not length > 0:
         return {}
     rates: dict[str, float] = {}

@@ -97,7 +97,7 @@ def say_preemption(window: Window, found: CauseFound) -> str:
     if usage and max(usage) < FULL:
         peak += " when sampled (the full moment lay between samples, or up to 4 s before)"
     return (
-        f"{count_of(total, 'preemption')} in {window.end - window.start:.6g} s while "
+        f"{count_of(total, 'preemption')} in {round(window.rise_s, 1):.6g} s while "
         f"{count_of(finished, 'request')} finished{peak}"
     )
 

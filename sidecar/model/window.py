@@ -65,6 +65,8 @@ class Window:
     ``kills_unseen``: the memory cgroup was removed, and nobody tells whether it counted a kill.
     ``records_lost``: the kernel log ran over before it was read, or told of a kill of which nobody can
     say whose it was.
+    ``counted_s``: how long before its last reading of the metrics the one lay that its counters rose
+    from: longer than the window where readings before it failed.
     ``gpu_utilization``: mean over the window's samples by GPU index, 0 to 1.
     ``limits``: what is known of the server's limits at the window's end. ``gpus``: the GPUs then.
     ``info``: the server's configuration as last shown in the window (closed set of keys).
@@ -92,5 +94,11 @@ class Window:
     naming_generation: str | None = None
     limits: Limits = field(default_factory=dict)
     gpus: tuple[GpuBudget, ...] = ()
+    counted_s: float = 0.0
     gpu_utilization: Mapping[int, float] = field(default_factory=dict)
     info: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def rise_s(self) -> float:
+        """Seconds in which its counters rose by what they rose: what a rate is to be divided by."""
+        return max(self.end - self.start, self.counted_s)

@@ -29,8 +29,16 @@ _CONFIGURATION: Final = ("cache_config_info",)
 """Families whose labels are the server's settings: numbers, flags and types."""
 _SETTING: Final = re.compile(r"True|False|None|[0-9.e+-]{1,24}|\[[0-9, ]{0,200}\]", re.ASCII)
 _DTYPES: Final = frozenset({"cache_dtype", "mamba_cache_dtype", "mamba_ssm_cache_dtype"})
-_SERIES: Final = re.compile(r"([A-Za-z_:][\w:]*)\{(.*)\}([^{}]*)", re.ASCII)
+_NUMBER: Final = r"[+-]?(?:[0-9.]{1,40}(?:[eE][+-]?[0-9]{1,4})?|[Ii]nf|[Nn]a[Nn])"
+_PAIR: Final = r'[A-Za-z_]\w*="(?:[^"\\]|\\.)*"'
 _LABEL: Final = re.compile(r'([A-Za-z_]\w*)="((?:[^"\\]|\\.)*)"', re.ASCII)
+_SERIES: Final = re.compile(
+    rf"([A-Za-z_:][\w:]*)(?:\{{((?:{_PAIR}(?:,|(?=\}})))*)\}})?([ \t]+{_NUMBER}(?:[ \t]+-?[0-9.]{{1,20}})?)"
+    r"[ \t]*(?:#.*)?",
+    re.ASCII,
+)
+"""A series with its value; an exemplar behind it is of one request and is left out."""
+_ABOUT: Final = re.compile(r"# (?:TYPE [A-Za-z_:][\w:]* [a-z]{1,16}|EOF)", re.ASCII)
 
 
 def hide_labels(body: str) -> str:
@@ -39,13 +47,15 @@ def hide_labels(body: str) -> str:
 
 
 def _hide(line: str) -> str:
-    if line.startswith("#"):
-        return line if line.startswith(("# TYPE ", "# UNIT ", "# EOF")) else "#"
+    line = line.rstrip("\r")
+    if not line or _ABOUT.fullmatch(line):
+        return line
     found = _SERIES.fullmatch(line)
     if found is None:
-        # A series without labels has a name and numbers; anything else is no line of an exposition.
-        return line if "{" not in line else "#"
+        return "#"
     name, labels, rest = found.groups()
+    if labels is None:
+        return f"{name}{rest}"
     kept = _kept_setting if name.endswith(_CONFIGURATION) else _kept
     return f"{name}{{{_LABEL.sub(kept, labels)}}}{rest}"
 

@@ -15,21 +15,36 @@ KNOWN_LEAST: Final = 6
 """Characters of a known secret that is looked for in other text: shorter ones stand in ordinary words."""
 
 _NAME: Final = (
-    r"(?:(?:[\w.-]*[-_.])?(?:api[-_]?keys?|apikey|password|passwd|passphrase|secret(?:[-_]?key)?"
+    r"(?:(?:[\w.-]{0,64}[-_.])?(?:api[-_]?keys?|apikey|password|passwd|passphrase|secret(?:[-_]?key)?"
     r"|access[-_]?key(?:[-_]?id)?|private[-_]?key|credentials?|authorization|cookie)"
-    r"|(?:[\w.-]*[-_.])?(?:hf|hub|hugging[-_]?face|auth|access|refresh|bearer|session|github|wandb|api"
+    r"|(?:[\w.-]{0,64}[-_.])?(?:hf|hub|hugging[-_]?face|auth|access|refresh|bearer|session|github|wandb|api"
     r"|secret)[-_]?token|token)"
 )
 """Names of secrets; ``tokens``, ``tokenizer``, ``inter_token`` and ``max_num_batched_tokens`` are none."""
 _SECRET_NAME: Final = re.compile(_NAME, re.IGNORECASE)
+_SECRET_VARIABLE: Final = re.compile(
+    r"(?:.*_)?(?:API)?(?:TOKEN|KEY|KEYS|PASS|PASSWD|PASSWORD|PASSPHRASE|PWD|PAT|AUTH|SECRET|SECRETS"
+    r"|CREDENTIALS?|COOKIE|DSN)(?:_.*)?",
+    re.IGNORECASE,
+)
+"""Names of variables that may hold a secret: what is learnt in vain only hides too much."""
+_NO_SECRETS: Final = frozenset({"PWD", "OLDPWD", "SSH_AUTH_SOCK", "XAUTHORITY"})
+_WORD: Final = re.compile(r"[a-z]+|[0-9]{1,8}")
+"""What is a word of everyday, or a number, is hidden only where its name says that it is secret."""
+_QUOTED: Final = re.compile(rf"""(?i)(?<![\w.-]){_NAME}['"]\s{{0,8}}:\s{{0,8}}['"]([^'"]+)['"]""")
+_PASSWORD: Final = re.compile(r"://[^:/@\s]*:([^@/\s]+)@")
 _FORMS: Final = (
     (re.compile(r"(?i)\b(?:bearer|basic) +[\w.~+/=-]{6,}"), HIDDEN),
+    (
+        re.compile(r"(?i)(\bauthorization\\*['\"]?\s{0,8}[:=]\s{0,8}\w{1,20}) +[^\s,'\"]+"),
+        rf"\1 {HIDDEN}",
+    ),
     (re.compile(rf"(?i)(?<!\S)(--?{_NAME}) +(?!-)\S+"), rf"\1 {HIDDEN}"),
     # name: value, name=value, "name": ["value", "value"]
     (
         re.compile(
-            rf"""(?ix) ((?<![a-z_.-]) {_NAME} \\*['"]? \s* [:=] \s*)
-            (?: \[ [^\]]* \] | \\*"[^"]*" | \\*'[^']*' | [^\s,;&}}\])'"]+ )"""
+            rf"""(?ix) ((?<![\w.-]) {_NAME} \\*['"]? \s{{0,8}} [:=] \s{{0,8}})
+            (?: \[ [^\]]{{0,4096}} \] | \\*"[^"]{{0,4096}}" | \\*'[^']{{0,4096}}' | [^\s,;&}}\])'"]+ )"""
         ),
         rf"\1{HIDDEN}",
     ),
@@ -37,8 +52,8 @@ _FORMS: Final = (
     (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}"), HIDDEN),
     (re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?"), HIDDEN),
     # What stands between the scheme and the host, and behind the path of an address.
-    (re.compile(r"(?<=://)[^/\s@'\"\\]+@"), f"{HIDDEN}@"),
-    (re.compile(r"(\w://[^\s'\"\\?#]*)[?#][^\s'\"\\]*"), rf"\1?{HIDDEN}"),
+    (re.compile(r"(?<=://)[^/\s@'\"\\]{1,512}@"), f"{HIDDEN}@"),
+    (re.compile(r"(\w://[^\s'\"\\?#]{0,512})[?#][^\s'\"\\]*"), rf"\1?{HIDDEN}"),
     # Ids of requests hold what a client put into X-Request-Id.
     (
         re.compile(
@@ -100,6 +115,13 @@ def secrets_of_argv(argv: Sequence[str]) -> Iterable[str]:
     """The values of options whose names say that they are secret."""
     for at, word in enumerate(argv):
         name, equals, value = word.partition("=")
+        yield from _PASSWORD.findall(word)
+        if " " in word:
+            # A shell's line, or an object of JSON.
+            yield from secrets_of_argv(word.split())
+        yield from _quoted_secrets(word)
+        if equals and not name.startswith("-"):
+            yield from secrets_of_environment({name: value})
         if not name.startswith("-") or not is_secret_name(name):
             continue
         if equals:
@@ -111,13 +133,22 @@ def secrets_of_argv(argv: Sequence[str]) -> Iterable[str]:
             yield following
 
 
+def _quoted_secrets(text: str) -> Iterable[str]:
+    """The values beside secret names in JSON and the like."""
+    for found in _QUOTED.finditer(text):
+        yield found[1]
+
+
 def secrets_of_environment(environment: Mapping[str, str]) -> Iterable[str]:
     """The values of variables whose names say that they are secret."""
     for name, value in environment.items():
-        if is_secret_name(name):
-            yield value
-            # vLLM takes several keys in one variable.
-            yield from (part for part in value.split(",") if part != value)
+        yield from _PASSWORD.findall(value)
+        is_named = is_secret_name(name)
+        if not is_named and (name in _NO_SECRETS or not _SECRET_VARIABLE.fullmatch(name)):
+            continue
+        # vLLM takes several keys in one variable.
+        parts = (value, *(part for part in value.split(",") if part != value))
+        yield from (part for part in parts if is_named or not _WORD.fullmatch(part))
 
 
 def hide_argv(argv: Sequence[str]) -> list[str]:

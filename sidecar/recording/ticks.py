@@ -6,12 +6,12 @@ Every row goes through the parsers of the live sources.
 import heapq
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sidecar.model.readings import KernelReading, LogEvent, LogReading
 from sidecar.model.samples import Instant, Sample, Tick
 from sidecar.model.vocabulary import Source
-from sidecar.parse.log_match import read_line
+from sidecar.parse.recorded_log import read_log_row
 from sidecar.recording.folder import FILES, Recording, Row
 from sidecar.recording.rows import Decoder
 
@@ -30,7 +30,7 @@ class Gathered:
     """What has come in for the next tick."""
 
     samples: list[Sample] = field(default_factory=list)
-    lines: list[tuple[Instant, str]] = field(default_factory=list)
+    lines: list[tuple[tuple[LogEvent, ...], int]] = field(default_factory=list)
     kernel: list[tuple[Instant, str]] = field(default_factory=list)
 
 
@@ -86,17 +86,27 @@ def take(decoder: Decoder, gathered: Gathered, placed: Placed) -> None:
     """Gather one row."""
     source, row, at = placed.source, placed.row, Instant(placed.at, placed.at)
     if source in FLOWING:
-        line = row.get("line")
-        if not isinstance(line, str):
+        try:
+            gather(gathered, source, row, at)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             decoder.recording.unreadable[FILES[source]] += 1
-        elif source is Source.VLLM_LOG:
-            gathered.lines.append((at, line))
-        else:
-            gathered.kernel.append((at, line))
         return
     sample = decoder.decode(source, row, at)
     if sample is not None:
         gathered.samples.append(sample)
+
+
+def gather(gathered: Gathered, source: Source, row: Row, at: Instant) -> None:
+    """Gather one line. Raises what a row that cannot be read raises."""
+    line = row.get("line")
+    if source is Source.KERNEL_LOG:
+        if not isinstance(line, str):
+            raise TypeError("no line")
+        gathered.kernel.append((at, line))
+        return
+    # A stamp belongs to a clock that a recording does not tell of; arrival orders the lines.
+    events = tuple(replace(event, stamp=None) for event in read_log_row(row, at))
+    gathered.lines.append((events, len(line) + 1 if isinstance(line, str) else 0))
 
 
 def make_tick(
@@ -116,20 +126,10 @@ def make_tick(
     return Tick(at=at, samples=(*samples, *gathered.samples))
 
 
-def read_log(lines: list[tuple[Instant, str]]) -> LogReading:
-    """The matched lines of one tick."""
-    events = tuple(
-        LogEvent(
-            signature=match.signature.id,
-            at_monotonic=at.monotonic,
-            at_unix=at.unix,
-            origin=match.origin,
-            amount=match.amount,
-            numbers=match.numbers,
-        )
-        for at, line in lines
-        for match in read_line(line)
-    )
+def read_log(lines: list[tuple[tuple[LogEvent, ...], int]]) -> LogReading:
+    """What the lines of one tick say, and how many characters they have."""
     return LogReading(
-        events=events, lines=len(lines), bytes=sum(len(line) + 1 for _, line in lines)
+        events=tuple(event for events, _ in lines for event in events),
+        lines=len(lines),
+        bytes=sum(size for _, size in lines),
     )

@@ -157,3 +157,41 @@ def test_a_folder_that_holds_something_is_not_written_to(target: str, tmp_path: 
     assert (done.returncode, done.stdout) == (2, "")
     assert "something is in it already" in done.stderr
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]
+
+
+def test_a_capture_tells_the_same_at_another_interval_and_without_its_ticks(
+    target: str, tmp_path: Path
+) -> None:
+    log, folder = tmp_path / "vllm.log", tmp_path / "out"
+    log.write_text("")
+    done = run_command(
+        *("capture", "--target", target, "--log", str(log), *OFTEN, *QUIET, "--out", str(folder)),
+        *("--drain", "1s", "--", sys.executable, "-c", WRITES, str(log)),
+        stdin=LINES,
+    )
+    assert done.returncode == 0, done
+    coarse = run_command("replay", str(folder), "--interval", "1s", "--window", "5s")
+    (folder / TICKS).unlink()
+    untold = run_command("replay", str(folder))
+    for replayed in (coarse, untold):
+        assert "cuda_oom" in replayed.stdout, replayed
+        assert replayed.stderr == ""
+
+
+def test_a_disk_that_takes_no_more_ends_the_recording_and_that_is_said(
+    target: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "out"
+    capture = ("capture", "--target", target, *OFTEN, *QUIET, "--out", str(folder), "--for", "1m")
+    done = subprocess.run(
+        ["bash", "-c", 'ulimit -f 150; exec "$@"', "-", *COMMAND, *capture],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=40,
+        check=False,
+    )
+    assert done.returncode == 1, done
+    assert "ended early: disk full" in done.stderr
+    assert description(folder)["load"]["outcome"]["ended"] == "disk_full"
+    assert run_command("replay", str(folder)).returncode == 0

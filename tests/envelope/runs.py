@@ -2,9 +2,11 @@
 
 import contextlib
 import json
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,8 +59,9 @@ def plan(
     stages: Sequence[str],
     *,
     head: str = "",
+    interval: str = "100ms",
     objectives: str = OBJECTIVES,
-    settle: str = 'quiet = "300ms"\nlimit = "4s"\ndrain = "2s"',
+    settle: str = 'quiet = "300ms"\nlimit = "30s"\ndrain = "10s"',
 ) -> Path:
     """A plan for a server, with a log and a kernel log that say nothing."""
     (work / "vllm.log").touch()
@@ -69,8 +72,8 @@ unit = "concurrency"
 {head}
 [sidecar]
 target = "{server.url}"
-interval = "100ms"
-window = "500ms"
+interval = "{interval}"
+window = "1s"
 log = ["{work}/vllm.log"]
 kernel_log = "{work}/kernel.log"
 cgroup = "off"
@@ -88,18 +91,6 @@ gpu = "off"
     return path
 
 
-def start(path: Path, out: Path, *options: str) -> subprocess.Popen[str]:
-    """A run that goes on."""
-    return subprocess.Popen(
-        [*COMMAND, "envelope", "run", str(path), "--out", str(out), *options],
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        stdin=subprocess.DEVNULL,
-        text=True,
-    )
-
-
 @dataclass
 class Ended:
     """How a run ended."""
@@ -109,16 +100,64 @@ class Ended:
     err: str
 
 
-def finish(process: subprocess.Popen[str], seconds: float = 50) -> Ended:
-    """Wait for the end of a run."""
+class Running:
+    """A run that goes on."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.pid = process.pid
+
+    def until(self, condition: Callable[[], bool], seconds: float = 60) -> None:
+        """Return once ``condition`` holds."""
+        end = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < end
+            assert self.process.poll() is None, self.finish()
+            time.sleep(0.02)
+
+    def loads(self) -> list[int]:
+        """The pids of what it started."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children")
+        return [int(word) for word in children.read_text().split()]
+
+    def begins_load(self) -> list[int]:
+        """Wait for a load; its pids."""
+        self.until(lambda: self.loads() != [])
+        return self.loads()
+
+    def end(self, number: signal.Signals) -> Ended:
+        """Send a signal, and wait for the end."""
+        self.process.send_signal(number)
+        return self.finish()
+
+    def finish(self, seconds: float = 90) -> Ended:
+        """Wait for the end."""
+        out, err = self.process.communicate(timeout=seconds)
+        return Ended(self.process.returncode, out, err)
+
+
+@contextlib.contextmanager
+def running(path: Path, out: Path, env: Mapping[str, str] = {}) -> Iterator[Running]:
+    """A run of a plan into a folder, ended whatever happens."""
+    process = subprocess.Popen(
+        [*COMMAND, "envelope", "run", str(path), "--out", str(out)],
+        env=environment(env),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+    )
     try:
-        out, err = process.communicate(timeout=seconds)
+        yield Running(process)
     finally:
         process.kill()
-        process.communicate()
-    return Ended(process.returncode, out, err)
+        process.wait()
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
 
 
-def run(path: Path, out: Path) -> Ended:
+def run(path: Path, out: Path, env: Mapping[str, str] = {}) -> Ended:
     """A run to its end."""
-    return finish(start(path, out))
+    with running(path, out, env) as started:
+        return started.finish()

@@ -11,20 +11,22 @@ from sidecar.envelope_folder import read_run
 from sidecar.model.vocabulary import Verdict
 from tests.envelope.runs import plan, run, serving, stage
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(240)
 
 
 def test_a_plan_is_run_to_its_end_and_accepted(tmp_path: Path) -> None:
     out = tmp_path / "out"
     with serving(fits=4) as server:
-        stages = [stage("c1", 1), stage("c3", 3), stage("c8", 8)]
-        ended = run(plan(server, tmp_path, stages, head='intended = "c3"'), out)
+        loads = {"c1": 1, "c3": 3, "c8": 8}
+        stages = [stage(name, load, requests=30 * load) for name, load in loads.items()]
+        path = plan(server, tmp_path, stages, head='intended = "c3"', interval="200ms")
+        ended = run(path, out)
 
-    assert ended.code == 0, ended.err
+    assert ended.code == 0, (ended.out, ended.err)
     assert "Accepted: c3" in ended.out
     assert re.search(r"^preemptions per request +0 +at most 0.01 +met$", ended.out, re.MULTILINE)
     assert "First preempting stage: c8" in ended.out
-    assert "c8 repeat 2: 96 requests completed" in ended.err
+    assert "c8 repeat 2: 240 requests completed" in ended.err
     assert "Traceback" not in ended.err
     text = (out / "envelope.json").read_text()
     envelope = decode_envelope(text)

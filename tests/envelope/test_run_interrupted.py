@@ -3,57 +3,37 @@
 import json
 import os
 import signal
-import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from sidecar.envelope.artifact import decode_envelope
-from tests.envelope.runs import finish, plan, run, serving, stage, start
-from tests.fakes.daemon import COMMAND, environment
+from tests.envelope.runs import plan, run, running, serving, stage
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(240)
 CANARY = "canary-66-secret"
-
-
-def until(condition: Callable[[], bool], seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
-def descendants(pid: int) -> list[int]:
-    children = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(word) for word in children.read_text().split()] if children.exists() else []
 
 
 def test_a_run_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     out = tmp_path / "out"
     with serving() as server:
         path = plan(server, tmp_path, [stage("c1", 1), stage("c2", 2, word="wait")])
-        running = start(path, out)
-        until((out / "02-c2/1/recording/metrics.jsonl").exists)
-        until(lambda: descendants(running.pid) != [])
-        loads = descendants(running.pid)
-        running.kill()
-        killed = finish(running)
+        with running(path, out) as first:
+            first.until((out / "02-c2/1/recording/metrics.jsonl").exists)
+            loads = first.begins_load()
+            killed = first.end(signal.SIGKILL)
+        # Its load outlives a run that is killed: ended here, so that the server is quiet again.
+        for pid in loads:
+            os.kill(pid, signal.SIGKILL)
         done = {file: file.stat().st_mtime_ns for file in out.glob("*/*/done.json")}
         assert {str(file.relative_to(out)) for file in done} == {
             "01-c1/1/done.json",
             "01-c1/2/done.json",
         }
-        # Its load outlives a run that is killed: ended here, so that the server is quiet again.
-        for pid in loads:
-            os.kill(pid, signal.SIGKILL)
-
-        again = start(path, out)
-        until((out / "02-c2/1.aside-1").is_dir)
-        until(lambda: descendants(again.pid) != [])
-        again.send_signal(signal.SIGINT)
-        ended = finish(again)
+        with running(path, out) as second:
+            second.until((out / "02-c2/1.aside-1").is_dir)
+            second.begins_load()
+            ended = second.end(signal.SIGINT)
 
     assert killed.code == -signal.SIGKILL
     assert ended.code == 1
@@ -73,30 +53,34 @@ def test_a_killed_run_that_goes_on_ends_as_one_that_was_not(tmp_path: Path) -> N
     with serving() as server:
         path = plan(server, tmp_path, [stage("c1", 1), stage("c3", 3)])
         for repeat in ("01-c1/1", "01-c1/2", "02-c3/1"):
-            running = start(path, out)
-            until(lambda folder=out / repeat: (folder / "done.json").exists())  # type: ignore[misc]
-            running.kill()
-            finish(running)
+            with running(path, out) as killed:
+                killed.until((out / repeat / "done.json").exists)
+                killed.end(signal.SIGKILL)
         ended = run(path, out)
 
-    assert ended.code == 0, (ended.err, ended.out)
-    assert "Accepted: c3" in ended.out
+    assert "Traceback" not in ended.err
     assert ended.err.count("kept from before") >= 3
+    assert "ended early" not in ended.err
     envelope = decode_envelope((out / "envelope.json").read_text())
-    assert [[one.repeat for one in s.runs if one.whole] for s in envelope.stages] == [
-        [1, 2], [1, 2],
-    ]  # fmt: skip
+    told = [
+        (s.name, r.repeat, r.whole, r.server.completed) for s in envelope.stages for r in s.runs
+    ]
+    assert told == [
+        ("c1", 1, True, 12.0),
+        ("c1", 2, True, 12.0),
+        ("c3", 1, True, 36.0),
+        ("c3", 2, True, 36.0),
+    ]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_run_and_its_load_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     out = tmp_path / "out"
     with serving() as server:
-        running = start(plan(server, tmp_path, [stage("c1", 1, word="wait")]), out)
-        until(lambda: descendants(running.pid) != [])
-        loads = descendants(running.pid)
-        running.send_signal(number)
-        ended = finish(running)
+        path = plan(server, tmp_path, [stage("c1", 1, word="wait")])
+        with running(path, out) as started:
+            loads = started.begins_load()
+            ended = started.end(number)
 
     assert ended.code == 1
     assert ended.out == ""
@@ -112,11 +96,10 @@ def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
     out = tmp_path / "out"
     with serving() as server:
         path = plan(server, tmp_path, [stage("c1", 1, word="wait")])
-        running = start(path, out)
-        until(lambda: descendants(running.pid) != [])
-        other = run(path, out)
-        running.send_signal(signal.SIGINT)
-        finish(running)
+        with running(path, out) as started:
+            started.begins_load()
+            other = run(path, out)
+            started.end(signal.SIGINT)
     assert other.code == 2
     assert other.err == f"vllm-sidecar: {out}: another run goes on in it\n"
 
@@ -125,10 +108,9 @@ def test_a_server_that_is_another_one_ends_the_run(tmp_path: Path) -> None:
     out = tmp_path / "out"
     with serving() as server:
         path = plan(server, tmp_path, [stage("c1", 1, more="repeats = 1"), stage("c2", 2)])
-        running = start(path, out)
-        until((out / "01-c1/1/done.json").exists)
-        running.kill()
-        finish(running)
+        with running(path, out) as first:
+            first.until((out / "01-c1/1/done.json").exists)
+            first.end(signal.SIGKILL)
         header = out / "01-c1/1/recording/recording.json"
         told = json.loads(header.read_text())
         told["hardware"]["cpus"] += 64
@@ -150,14 +132,7 @@ def test_no_secret_of_plan_load_or_environment_reaches_anything(tmp_path: Path) 
             + f'\n[rollback]\ncommand = "VLLM_API_KEY={CANARY}-4 vllm serve x --api-key k"\n'
         )
         assert text != path.read_text()
-        process = subprocess.Popen(
-            [*COMMAND, "envelope", "run", str(path), "--out", str(out)],
-            env=environment({"HF_TOKEN": f"{CANARY}-3"}),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        ended = finish(process)
+        ended = run(path, out, {"HF_TOKEN": f"{CANARY}-3"})
 
     assert (out / "envelope.json").is_file(), ended.err
     assert "load with c1 1 --api-key ***" in (out / "01-c1/1/load.log").read_text()
