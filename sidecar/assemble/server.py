@@ -36,6 +36,9 @@ from sidecar.model.verdict import CauseFound
 from sidecar.model.vocabulary import Cause, Fault, Phase, ServerState, Source, Way
 from sidecar.model.window import Window
 
+OPTIONAL = frozenset({Source.NVML, Source.KUBERNETES})
+NOT_HERE = frozenset({Fault.ABSENT, Fault.NO_DRIVER})
+"""A machine without a GPU, or outside of a cluster, lacks no source unless one is asked for by name."""
 EXPLAIN_S = 2.5
 """Seconds a window stays open past its end for what decides how a failure in it counts: its root
 (the kernel's counter is read after the lines that the dying engine writes), and whether the server
@@ -181,8 +184,9 @@ class Server:
             self.wanted |= {sample.source}
         else:
             errors = {**errors, fault: errors.get(fault, 0) + 1}
+        is_elsewhere = sample.source in OPTIONAL and fault in NOT_HERE
         self.sources[sample.source] = SourceStatus(
-            configured=True,
+            configured=before.configured or not is_elsewhere,
             up=fault is None,
             last_fault=fault,
             last_at=sample.at,

@@ -261,10 +261,7 @@ def anchors(text: str) -> set[str]:
 def test_the_runbook_of_an_alert_is_there(rule: Rule) -> None:
     page, _, anchor = rule.annotations["runbook"].partition("#")
     assert page == "README.md"
-    section = FOLDER / "RUNBOOK_SECTION.md"
-    # The section is to stand in the README; while it does not, it stands beside the rules.
-    proposed = section.read_text() if section.is_file() else ""
-    assert anchor in anchors((ROOT / page).read_text() + proposed)
+    assert anchor in anchors((ROOT / page).read_text())
 
 
 def test_inhibition_speaks_of_alerts_that_there_are_and_of_one_server() -> None:

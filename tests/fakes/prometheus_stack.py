@@ -140,8 +140,10 @@ def host(port: int) -> Iterator[Host]:
             self.send_response(status)
             self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
             self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            # Whoever asked may have gone: a scrape that came too late.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                self.end_headers()
+                self.wfile.write(body)
 
         def do_GET(self) -> None:
             page = shown.pages.get(self.path)
@@ -172,33 +174,41 @@ def host(port: int) -> Iterator[Host]:
 
 
 @dataclass(frozen=True, slots=True)
-class Play:
-    """A demo: ``first``, whose last moment stays until ``cue`` is there, and then another server.
+class SecondAct:
+    """What a demo plays once ``cue`` is there; until then the last moment before stays."""
 
-    ``factor``: so many times as fast as it was recorded.
-    """
+    recording: Path
+    cue: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """The demo of a recording. ``factor``: so many times as fast as it was recorded."""
 
     port: int
-    first: Path
-    then: Path
-    cue: Path
+    recording: Path
+    folder: Path
     factor: float
+    then: SecondAct | None = None
 
     def run(self) -> None:
-        """The demo as it is, but for the second act."""
+        """The demo as it is, but for a second act."""
+        then = self.then
 
         class TwoActs(StandIn):
-            async def play(this, stop: asyncio.Event, ended: Callable[[], None]) -> None:  # noqa: N805
-                await StandIn.play(this, stop, lambda: None)
-                while not self.cue.exists():
-                    await this.clock.pause(0.5)
-                this.recording = Recording(self.then)
-                await StandIn.play(this, stop, ended)
+            async def play(self, stop: asyncio.Event, ended: Callable[[], None]) -> None:
+                await StandIn.play(self, stop, lambda: None)
+                if then is not None:
+                    while not then.cue.exists():
+                        await self.clock.pause(0.5)
+                    self.recording = Recording(then.recording)
+                    await StandIn.play(self, stop, lambda: None)
+                ended()
 
-        first, space = Recording(self.first), self.cue.with_suffix(".played")
+        recording, listen = Recording(self.recording), f"{HOST}:{self.port}"
         stop, clock = asyncio.Event(), ScaledClock(self.factor)
         with mock.patch.object(demo, "StandIn", TwoActs):
-            asyncio.run(demo.play(first, space, f"{HOST}:{self.port}", stop, clock, once=False))
+            asyncio.run(demo.play(recording, self.folder, listen, stop, clock, once=False))
 
 
 @contextlib.contextmanager
@@ -209,4 +219,17 @@ def played(plays: Iterable[Play]) -> Iterator[dict[int, Forked]]:
         for play in plays:
             begun[play.port] = Forked(play.run)
             stack.callback(begun[play.port].close)
+        yield begun
+
+
+@contextlib.contextmanager
+def demos(
+    recordings: Mapping[int, Path], folder: Path, factor: float
+) -> Iterator[dict[int, Forked]]:
+    """The demo of each recording on its port; as ``played``."""
+    plays = [
+        Play(port, recording, folder / f"played-{port}", factor)
+        for port, recording in recordings.items()
+    ]
+    with played(plays) as begun:
         yield begun
