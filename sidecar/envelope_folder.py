@@ -266,9 +266,9 @@ def find_result(place: Place) -> Path | None:
     Raises:
         ValueError: there are several, and none is known to sum up.
     """
-    if place.result.is_file():
+    if is_plain(place.result):
         return place.result
-    found = sorted(place.result_folder.glob("**/*.json")) if place.result_folder.is_dir() else []
+    found = sorted(filter(is_plain, place.result_folder.glob("**/*.json")))
     for name in RESULT_NAMES:
         named = [path for path in found if path.name == name]
         if named:
@@ -276,6 +276,11 @@ def find_result(place: Place) -> Path | None:
     if len(found) > 1:
         raise ValueError("there are several files")
     return found[0] if found else None
+
+
+def is_plain(path: Path) -> bool:
+    """Whether a file is there that may be read: a pipe would never end, a link may lead anywhere."""
+    return path.is_file() and not path.is_symlink()
 
 
 # The envelope

@@ -272,12 +272,16 @@ def what_cache_holds(facts: Facts) -> float | None:
 def fewer(facts: Facts) -> float | None:
     """What the cache holds, at least 1, and less than now; None if it is not known.
 
-    Where no more are admitted than that, the mean promises too much: one less than ran.
+    Where blocks were taken back while no more ran than that, or no more are admitted, the mean promises
+    too much: one less than ran.
     """
     holds, now, peak = median_holds(facts), admitted(facts), most_that_ran(facts)
     if holds is None:
         return None
     value = float(math.floor(holds))
+    if peak is not None and value >= peak + (figure(facts.budget.waiting) or 0.0):
+        # A limit above all that was there would change nothing.
+        value = peak - 1
     if now is not None and value >= now:
         value = min(now if peak is None else peak, now) - 1
     return max(1.0, value)

@@ -98,6 +98,7 @@ class Recorder:
                 self.write_header(header())
             except OSError:
                 self.ended = "disk_full"
+                (self.folder / HEADER).with_suffix(".new").unlink(missing_ok=True)
 
         for _ in range(CLOSE_TRIES):
             done = await self._thread.call(finish, CLOSE_LIMIT_S)

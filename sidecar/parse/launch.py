@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from sidecar.parse.secrets import hide_argv, hide_forms, is_secret_name
+from sidecar.parse.secrets import hide_argv, hide_forms, is_secret_variable
 
 _MOST_ARGUMENTS: Final = 512
 _TOLD: Final = re.compile(
@@ -37,6 +37,6 @@ def describe_launch(argv: Sequence[str], environment: Mapping[str, str]) -> Laun
         environment={
             name: hide_forms(value)
             for name, value in sorted(environment.items())
-            if _TOLD.fullmatch(name) and not is_secret_name(name)
+            if _TOLD.fullmatch(name) and not is_secret_variable(name)
         },
     )

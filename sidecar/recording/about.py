@@ -10,7 +10,7 @@ from typing import Any
 
 from sidecar.parse.launch import Launch, describe_launch
 from sidecar.parse.secrets import hide_forms
-from sidecar.recording.folder import HEADER, LAST_MOMENT, Recording
+from sidecar.recording.folder import HEADER, LAST_MOMENT, Recording, read_small
 
 MOST_GPUS = 1024
 MOST_NAME = 100
@@ -49,7 +49,7 @@ def read_about(recording: Recording) -> About:
         RecordingError: the folder is no recording of a format we know.
     """
     recording.header()
-    told = json.loads((recording.folder / HEADER).read_text(encoding="utf-8"))
+    told = json.loads(read_small(recording.folder / HEADER))
     target, hardware, load = (table(told.get(name)) for name in ("target", "hardware", "load"))
     cpus = hardware.get("cpus")
     gpus = hardware.get("gpus_before")

@@ -4,6 +4,7 @@ A row that cannot be read is counted and left out; a file cut short (a capture t
 where it was cut.
 """
 
+import errno
 import gzip
 import json
 import math
@@ -33,8 +34,13 @@ TICKS = "ticks.jsonl"
 """Which rows belong to which sample and tick: what ``capture`` adds, so that a replay is exact."""
 WINDOWS = "windows.jsonl"
 """The results of the windows as they were judged live; nothing reads them here."""
+MOST_HEADER = 4 * 1024 * 1024
+"""Characters of a description: a command line and some numbers."""
 MAX_ROW = 64 * 1024 * 1024
 """Characters of one row: an exposition of 16 MiB, escaped, fits."""
+MAX_SMALL_ROW = 2 * 1024 * 1024
+"""Characters of a row of any other file."""
+LARGE = FILES[Source.VLLM_METRICS]
 LAST_MOMENT = 1e11
 """Seconds since 1970 (the year 5138). What lies beyond is no such time, but milliseconds, say."""
 
@@ -73,7 +79,7 @@ class Recording:
         """
         path = self.folder / HEADER
         try:
-            value = json.loads(path.read_text(encoding="utf-8"))
+            value = json.loads(read_small(path))
         except (OSError, ValueError, RecursionError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is no JSON"
             raise RecordingError(f"no recording in {self.folder}: recording.json: {why}") from None
@@ -139,13 +145,30 @@ class Recording:
         opener = gzip.open if path.suffix == ".gz" else open
         try:
             with opener(path, "rt", encoding="utf-8", errors="replace", newline="\n") as file:
-                while line := file.readline(MAX_ROW):
+                most = MAX_ROW if path.name.startswith(LARGE) else MAX_SMALL_ROW
+                while line := file.readline(most):
                     if line.strip():
                         yield line
         except (EOFError, zlib.error, gzip.BadGzipFile):
             self.unreadable[path.name] += 1
         except OSError as error:
             raise RecordingError(f"{path}: {error.strerror}") from None
+
+
+def read_small(path: Path) -> str:
+    """The text of a description.
+
+    Raises:
+        OSError: it cannot be read, or is no plain file.
+        ValueError: it is larger than any description.
+    """
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is no plain file")
+    with path.open(encoding="utf-8") as file:
+        text = file.read(MOST_HEADER + 1)
+    if len(text) > MOST_HEADER:
+        raise ValueError("too large")
+    return text
 
 
 def read_settings(told: object) -> dict[str, Any]:

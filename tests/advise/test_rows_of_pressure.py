@@ -377,6 +377,15 @@ def test_one_window_does_not_move_what_the_cache_holds() -> None:
     assert choose(drained).step == Step(Limit.MAX_NUM_SEQS, 7.0, 32.0)
 
 
+def test_a_limit_above_all_that_was_there_is_no_step() -> None:
+    growing = replace(
+        THRASH, budget=replace(MIX, safe_concurrency=20.0, waiting=0.5), running_peak=8.0
+    )
+    assert choose(growing).step == Step(Limit.MAX_NUM_SEQS, 7.0, 32.0)
+    unlimited = replace(growing, limits={})
+    assert choose(unlimited).step == Step(Limit.MAX_NUM_SEQS, 7.0)
+
+
 def test_more_gpus_for_a_refused_start_are_seen_by_the_start() -> None:
     refused = failed(Cause.CUDA_OOM, Kind.CAPACITY_REJECTION, gpus=())
     advice = choose(refused)

@@ -60,13 +60,33 @@ def test_what_only_sounds_like_one_stays(text: str) -> None:
         ("sh", "-c", f"exec vllm serve m --hf-token {SECRET}"),
         ("vllm", "--hf-overrides", json.dumps({"auth_token": SECRET})),
         ("vllm", "--model", f"s3://key:{SECRET}@host/bucket"),
+        ("vllm", "--hf-overrides.token", SECRET),
+        ("vllm", "--vault-token=" + SECRET),
+        ("curl", "-u", f"user:{SECRET}"),
+        ("sh", "-c", f'curl -H "Authorization: ApiKey {SECRET}" http://h'),
+        ("vllm", "--x", json.dumps({"api_key": {"value": ["a]b", SECRET]}})),
+        ("vllm", "--x", json.dumps({"clientSecret": SECRET})),
     ],
-    ids=["words", "joined", "env", "shell", "json", "address"],
+    ids=[
+        "words",
+        "joined",
+        "env",
+        "shell",
+        "json",
+        "address",
+        "dotted",
+        "vault",
+        "curl",
+        "header",
+        "nested",
+        "camel",
+    ],
 )
 def test_secrets_of_a_command_line_are_learnt_and_hidden_everywhere(argv: tuple[str, ...]) -> None:
     secrets = Secrets()
     secrets.learn(secrets_of_argv(argv))
     assert SECRET not in str(secrets.hide(list(argv)))
+    assert SECRET not in str(hide_argv(argv))
     assert SECRET not in str(secrets.hide({"line": f"it said {SECRET}", SECRET: [SECRET]}))
     assert "***" in str(secrets.hide(f"it said {SECRET}"))
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -264,3 +265,25 @@ def test_a_number_larger_than_any_memory_is_counted_and_left_out(write: Write) -
     )
     assert list(samples(ticks(recording), Source.NVML)) == []
     assert recording.unreadable == {"nvml.jsonl": 1, "process.jsonl": 1}
+
+
+@pytest.mark.parametrize("kind", ["pipe", "zeros", "large"])
+def test_a_description_that_is_no_small_plain_file_is_refused(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "recording.json"
+    match kind:
+        case "pipe":
+            os.mkfifo(path)
+        case "zeros":
+            path.symlink_to("/dev/zero")
+        case _:
+            path.write_text('{"format": 1, "about": "' + "x" * (5 << 20) + '"}')
+    with pytest.raises(RecordingError, match="no recording in"):
+        Recording(tmp_path).header()
+
+
+def test_a_row_of_a_small_file_may_not_be_huge(tmp_path: Path) -> None:
+    recording = tmp_path / "copy"
+    recording.mkdir()
+    (recording / "recording.json").write_text('{"format": 1}')
+    (recording / "ticks.jsonl").write_text('{"t": 1, "a": [' + "[]," * (1 << 20) + "[]]}\n")
+    assert list(Recording(recording).rows_of("ticks.jsonl")) == []
