@@ -19,6 +19,7 @@ from sidecar.model.vocabulary import (
     LimitOwner,
     Party,
     ServerState,
+    Source,
     Verdict,
 )
 from sidecar.model.window import Window
@@ -155,10 +156,15 @@ def say_records(evidence: Iterable[Evidence]) -> Iterator[str]:
         yield f"the kernel killed {join_words(dict.fromkeys(killed))}{OWNER_WORDS[owner]}{asked}"
 
 
+NOT_EVERYWHERE = frozenset({Source.KUBERNETES, Source.NVML})
+"""Where nobody asked for them, it is no reason that they are not there."""
+
+
 def say_faults(window: Window) -> str:
     """The sources that failed and why, in brackets; those nobody counts on only if no other did."""
     wanted = [item for item in sorted(window.sources.items()) if item[1].wanted]
-    failed = [item for item in wanted if item[1].faults] or sorted(window.sources.items())
+    others = [item for item in sorted(window.sources.items()) if item[0] not in NOT_EVERYWHERE]
+    failed = [item for item in wanted if item[1].faults] or others
     faults = [
         f"{source.value} {fault.value} x{seen.faults[fault]}"
         for source, seen in failed

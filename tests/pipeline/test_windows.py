@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from sidecar.catalog import vllm_metrics as roles
 from sidecar.classify.policy import Policy
+from sidecar.derive.latency import measure_throughput
 from sidecar.model.readings import (
     CgroupReading,
     EngineReading,
@@ -111,6 +112,31 @@ def test_a_machine_that_stood_still_gives_unknown_windows_in_between() -> None:
         (1030, Verdict.UNKNOWN),
         (1040, Verdict.NONE),
     ]
+
+
+def test_a_rate_is_over_the_time_that_its_counter_rose_in() -> None:
+    def look(n: int) -> Tick:
+        moment = at(1000.0 + n)
+        if 10 < n < 38:
+            failed = Sample(source=Source.VLLM_METRICS, at=moment, fault=Fault.TIMEOUT)
+            return Tick(at=moment, samples=(failed,))
+        return tick(moment, exposition(tokens=100.0 * n))
+
+    rates = {
+        j.window.end - 1000: measure_throughput(j.window).get("generation")
+        for j in run(pipeline(), *map(look, range(51)))
+    }
+    assert rates[10] == rates[50] == 100
+    assert rates[20] is rates[30] is None
+    assert rates[40] == 100, "what nobody looked at for 28 s was not made in ten"
+
+
+def test_a_new_servers_rate_is_not_over_the_time_that_nobody_served() -> None:
+    ticks = [tick(at(1000.0 + n), exposition(tokens=9000.0 + n)) for n in range(10)]
+    ticks += [tick(at(1091.0 + n), exposition(tokens=100.0 * n)) for n in range(10)]
+    found = run(pipeline(), *ticks)
+    assert found[-1].window.restarted
+    assert measure_throughput(found[-1].window)["generation"] == pytest.approx(90)
 
 
 def test_a_year_without_a_tick_does_not_give_a_year_of_windows() -> None:
