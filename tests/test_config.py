@@ -40,6 +40,7 @@ OPTIONS = (
     Option("kernel_log", ("off", "/b", "auto"), ("off", "/b", "auto")),
     Option("kubernetes", ("off", "vllm", "auto"), ("off", "vllm", "auto")),
     Option("gpu", ("off", "0,3", "auto"), ("off", "0,3", "auto")),
+    Option("envelope", ("a", "b", "c"), (Path("a"), Path("b"), Path("c"))),
     Option("max_preemptions_per_request", ("0", "0.5", "2"), (0.0, 0.5, 2.0), "{}"),
     Option("max_engines", ("1", "2", "64"), (1, 2, 64), "{}"),
 )  # fmt: skip

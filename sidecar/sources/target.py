@@ -88,18 +88,26 @@ class Target:
         self._files = CallThread("target-files")
         self._names = CallThread("target-names")
         self._session: aiohttp.ClientSession | None = None
+        self._is_closed = False
 
     async def close(self) -> None:
         """Drop the connection at once, also while an answer is awaited."""
         session, self._session = self._session, None
         self._files.close()
         self._names.close()
-        if session is not None:
-            try:
-                async with asyncio.timeout(_CLOSE_LIMIT_S):
-                    await session.close()
-            except TimeoutError:
-                return
+        self._is_closed = True
+        connector = None if session is None else session.connector
+        if session is None or connector is None:
+            return
+        # Both are closed with these calls; what is awaited is only the last of the connections. Who has
+        # no time for that leaves nothing open.
+        closing = connector.close()
+        session.detach()
+        try:
+            async with asyncio.timeout(_CLOSE_LIMIT_S):
+                await closing
+        except TimeoutError:
+            return
 
     async def get(self) -> Answer | Fault:
         """The answer, or why there is none."""
@@ -112,6 +120,11 @@ class Target:
             return fault_of(error)
         except UnicodeError:
             return Fault.ABSENT  # a host's name that cannot be one
+        except (AssertionError, RuntimeError):
+            # aiohttp tries once more what broke off, also with a session that was closed meanwhile.
+            if self._is_closed:
+                return Fault.DISCONNECTED
+            raise
 
     async def _get(self) -> Answer | Fault:
         headers = {"Accept": self._accept, "Accept-Encoding": "identity"}
@@ -137,6 +150,8 @@ class Target:
         tls = await self._files.call(self._tls, self._limit_s)
         if isinstance(tls, Fault):
             return tls
+        if self._is_closed:
+            return Fault.BUSY
         # A connection is kept for the next sample, which at a 1 s clock is a third of all our CPU.
         # One that died meanwhile is begun anew by aiohttp, so a server that is gone still refuses.
         # uvicorn closes idle connections after 5 s: we are to be the first to let go.

@@ -86,9 +86,8 @@ class VllmHealthSource:
 
     async def close(self) -> None:
         """Drop the connections at once, also while an answer is awaited."""
-        await self._target.close()
-        for question in (self._version, self._models, self._info):
-            await question.close()
+        asked = (self._target, self._version, self._models, self._info)
+        await asyncio.gather(*(one.close() for one in asked))
 
     async def sample(self) -> Sample:
         """The status now."""

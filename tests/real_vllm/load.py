@@ -53,11 +53,7 @@ async def be_user(url: str, ask: Ask, tally: Tally, number: int) -> None:
     """Ask until nobody answers."""
     draw = random.Random(number)
     limit = aiohttp.ClientTimeout(total=ANSWER_S)
-    # One connection each: one that is used again may be closed in this very moment.
-    connector = aiohttp.TCPConnector(force_close=True)
-    async with aiohttp.ClientSession(
-        timeout=limit, headers=ask.headers, connector=connector
-    ) as session:
+    async with aiohttp.ClientSession(timeout=limit, headers=ask.headers) as session:
         while True:
             tally.begun += 1
             try:

@@ -20,7 +20,13 @@ OFFLINE = {
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
 }
-ON_CPU = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
+ON_CPU = {
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "OMP_NUM_THREADS": "1",
+    # Of the usual five seconds a busy machine may take so many from a client that its next request
+    # meets a connection that is just being closed.
+    "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "300",
+}
 NAME = "tiny"
 CACHE_TOKENS = 128 * 32
 """One block of the 129 is vLLM's own."""

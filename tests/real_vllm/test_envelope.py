@@ -137,6 +137,7 @@ def test_server_and_client_count_the_same_requests(story: Story) -> None:
             assert run["server"]["completed"] == REQUESTS[stage["load"]]
             assert run["client"]["completed"] == REQUESTS[stage["load"]]
             assert run["client"]["failed"] == 0
+            assert "completed" not in {one["figure"] for one in run["disagreements"]}
             assert run["server"]["prompt"]["mean"] == bench.PROMPT_TOKENS
             assert run["server"]["output"]["mean"] == bench.OUTPUT_TOKENS
     least, _, most = story.envelopes["plain"]["stages"]
