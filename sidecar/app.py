@@ -6,24 +6,20 @@ final state can be scraped.
 
 import asyncio
 import json
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
+from sidecar.board import Board
 from sidecar.capture.tape import Tape
 from sidecar.catalog.signals import EVIDENCE
 from sidecar.classify.policy import Policy
 from sidecar.clock import ClockLike
 from sidecar.config import Settings, read_cluster, split_listen
-from sidecar.envelope.live import compare_live
 from sidecar.envelope_file import load_envelope
 from sidecar.export.http import HttpServer, find_web_file
 from sidecar.export.metrics import Exposition
 from sidecar.export.pages import Views
-from sidecar.export.results import encode, window_result
-from sidecar.model.envelope import Envelope, EnvelopeStatus
-from sidecar.model.report import ReloadStatus, Report
 from sidecar.model.samples import Instant, Tick
 from sidecar.model.saved_state import Checkpoint
 from sidecar.model.vocabulary import Source
@@ -34,10 +30,6 @@ from sidecar.state_file import StateFile
 from sidecar.ticker import Ticker
 from sidecar.wiring import asked_for, build_sources
 
-KEPT_WINDOWS = 1000
-KEPT_CHARACTERS = 4 * 1024 * 1024
-"""A window of one engine has 1,500 characters, one of 64 engines 30,000."""
-LATE_INTERVALS = 3
 OPEN_LIMIT_S = 2.0
 CLOSE_LIMIT_S = 0.5
 
@@ -97,56 +89,6 @@ def state_file(settings: Settings) -> StateFile | None:
     return StateFile(settings.state_dir, json.dumps(told))
 
 
-@dataclass(slots=True)
-class Measured:
-    """The envelope that the server is held against, if there is one."""
-
-    envelope: Envelope | None
-
-    def compare(self, report: Report) -> EnvelopeStatus | None:
-        """Whether it still holds."""
-        return None if self.envelope is None else compare_live(self.envelope, report)
-
-
-@dataclass(slots=True)
-class Board:
-    """The latest report and the last windows: what the HTTP server may look at."""
-
-    clock: ClockLike
-    interval_s: float
-    report: Report | None = None
-    windows: deque[str] = field(default_factory=deque)
-    characters: int = 0
-    last_tick: float | None = None
-    reload: ReloadStatus | None = None
-
-    def post(self, step: Step) -> None:
-        """Replace what is shown."""
-        self.report = step.report
-        for judgement in step.closed:
-            self.keep(encode(window_result(judgement)))
-        self.last_tick = self.clock.now().monotonic
-
-    def show_reload(self, status: ReloadStatus) -> None:
-        """Show what came of a reload, without waiting for the next tick."""
-        self.reload = status
-        if self.report is not None:
-            self.report = replace(self.report, reload=status)
-
-    def keep(self, window: str) -> None:
-        """Keep a closed window as its text, and forget the oldest beyond the bounds."""
-        self.windows.append(window)
-        self.characters += len(window)
-        while len(self.windows) > KEPT_WINDOWS or self.characters > KEPT_CHARACTERS:
-            self.characters -= len(self.windows.popleft())
-
-    def is_alive(self) -> bool:
-        """Whether the last tick is young enough."""
-        if self.last_tick is None:
-            return False
-        return self.clock.now().monotonic - self.last_tick < LATE_INTERVALS * self.interval_s
-
-
 async def run(
     settings: Settings,
     clock: ClockLike,
@@ -185,17 +127,12 @@ async def run(
         built = tape.all(build_sources(settings, clock, checkpoint, tap_of=tape.tap))
     sources = tuple(source for source in built if source.name not in without)
 
-    measured = Measured(await load_envelope(settings.envelope))
-
-    def shown(step: Step) -> Step:
-        """A step with what is known beside the pipeline."""
-        status = measured.compare(step.report)
-        return replace(step, report=replace(step.report, reload=board.reload, envelope=status))
+    board.envelope = await load_envelope(settings.envelope)
 
     async def consume(tick: Tick) -> None:
         if tape is not None:
             tape.note_tick(tick)
-        step = shown(pipeline.step(tick))
+        step = board.complete(pipeline.step(tick))
         if tape is not None:
             await tape.note_windows(step.closed)
         await keeper.keep(tick.at)
@@ -219,7 +156,7 @@ async def run(
     async def reload_files() -> None:
         envelope = await load_envelope(settings.envelope)
         await server.reload()
-        measured.envelope = envelope
+        board.envelope = envelope
 
     reloader = Reloader(
         settings, clock, take=take, reload_files=reload_files, show=board.show_reload

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from sidecar.commands.envelope_options import add_envelope
+from sidecar.commands.exit_codes import DONE, USAGE
 from sidecar.errors import ConfigError, SidecarError
 from sidecar.parse.quantity import parse_duration, parse_size
-
-DONE, NEGATIVE, USAGE = 0, 1, 2
 
 RUN_OPTIONS: tuple[tuple[str, str, str], ...] = (
     ("target", "URL", "address of the vLLM server (default http://127.0.0.1:8000)"),

@@ -24,6 +24,7 @@ from sidecar.envelope_folder import (
     put_aside,
     read_repeat,
     replace_file,
+    say_place,
 )
 from sidecar.errors import ConfigError
 from sidecar.model.vocabulary import Fault
@@ -239,11 +240,6 @@ def make_room(place: Place) -> None:
     """An empty folder for a repeat. Raises OSError."""
     put_aside(place)
     place.result_folder.mkdir(parents=True)
-
-
-def say_place(place: Place) -> str:
-    """A repeat by its name."""
-    return f"{place.stage.name} repeat {place.repeat}"
 
 
 def list_programs(plan: Plan) -> Sequence[str]:

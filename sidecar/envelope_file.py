@@ -2,13 +2,12 @@
 
 from pathlib import Path
 
-from sidecar.envelope.artifact import MOST_CHARACTERS, decode_envelope
+from sidecar.envelope.artifact import FILE_NAME, MOST_CHARACTERS, decode_envelope
 from sidecar.errors import ConfigError
 from sidecar.model.envelope import Envelope
 from sidecar.model.vocabulary import Fault
 from sidecar.thread import CallThread
 
-NAME = "envelope.json"
 READ_LIMIT_S = 5.0
 
 
@@ -19,7 +18,7 @@ def read_envelope(path: Path) -> Envelope:
         ConfigError: it cannot be read as one.
     """
     try:
-        file = path / NAME if path.is_dir() else path
+        file = path / FILE_NAME if path.is_dir() else path
         with file.open(encoding="utf-8", errors="replace") as opened:
             return decode_envelope(opened.read(MOST_CHARACTERS + 1))
     except OSError as error:

@@ -16,7 +16,7 @@ from sidecar.classify.policy import Policy
 from sidecar.config import read_environment
 from sidecar.envelope.accept import accept, find_bounds
 from sidecar.envelope.agreement import find_disagreements
-from sidecar.envelope.artifact import encode_envelope
+from sidecar.envelope.artifact import FILE_NAME, encode_envelope
 from sidecar.envelope.clients import MOST_CHARACTERS, read_result
 from sidecar.envelope.fold import LiveRules, Load, fold
 from sidecar.envelope.masked_plan import mask_line, mask_plan
@@ -24,20 +24,16 @@ from sidecar.envelope.plan import Plan, PlannedStage, parse_plan
 from sidecar.envelope.settings import find_differences
 from sidecar.errors import ConfigError, RecordingError
 from sidecar.model.envelope import ClientView, Envelope, Identity, ServerView, Stage, StageRun
-from sidecar.model.samples import Tick
 from sidecar.parse.secrets import Secrets
 from sidecar.recording.about import About, read_about
-from sidecar.recording.exact import read_noted_ticks
-from sidecar.recording.folder import TICKS, Header, Recording
-from sidecar.recording.ticks import read_ticks
+from sidecar.recording.folder import INTERVAL_S, WINDOW_S, Recording
+from sidecar.recording.replayed_ticks import replay_ticks
 
-PLAN, DONE, ENVELOPE = "plan.toml", "done.json", "envelope.json"
+PLAN, DONE = "plan.toml", "done.json"
 RECORDING, RESULT, RESULT_FOLDER = "recording", "result.json", "result"
 RESULT_NAMES: Final = ("summary_lifecycle_metrics.json", "benchmarks.json")
 """What inference-perf and guidellm call the file that sums up, in a folder that they are given."""
 FORMAT: Final = 1
-INTERVAL_S, WINDOW_S = 5.0, 15.0
-"""The daemon's own, for recordings that do not tell them."""
 MOST_PLAN: Final = 1 << 20
 
 
@@ -78,6 +74,11 @@ class Repeat:
     run: StageRun
     identity: Identity
     created: float
+
+
+def say_place(place: Place) -> str:
+    """A repeat by its name."""
+    return f"{place.stage.name} repeat {place.repeat}"
 
 
 def list_places(folder: Path, plan: Plan) -> tuple[Place, ...]:
@@ -200,13 +201,13 @@ def read_repeat(place: Place) -> Repeat:
         raise RecordingError(f"{place.recording}: it does not tell how the load went")
     asked = recording.sources() if header.asked is None else header.asked
     tolerance = Policy() if header.tolerance is None else Policy(header.tolerance)
+    interval_s = header.interval_s or INTERVAL_S
     folded = fold(
-        read_any_ticks(recording, header),
+        replay_ticks(recording, interval_s),
         Load(outcome.begun, outcome.finished, outcome.drained),
         LiveRules(header.window_s or WINDOW_S, tolerance, asked),
     )
     client, client_fault = read_client(place)
-    interval_s = header.interval_s or INTERVAL_S
     run = StageRun(
         repeat=place.repeat,
         server=folded.server,
@@ -223,13 +224,6 @@ def read_repeat(place: Place) -> Repeat:
     # The server is asked for its version now and then: the whole recording knows it.
     identity = replace(identity, vllm_version=identity.vllm_version or header.version)
     return Repeat(place, run, identity, header.created)
-
-
-def read_any_ticks(recording: Recording, header: Header) -> Iterator[Tick]:
-    """The ticks as they were taken, else as they would have been."""
-    if recording.find(TICKS) is not None:
-        return read_noted_ticks(recording)
-    return read_ticks(recording, header.interval_s or INTERVAL_S)
 
 
 def add_machine(identity: Identity, about: About) -> Identity:
@@ -300,7 +294,7 @@ def read_run(folder: Path) -> Envelope:
     for one in done[1:]:
         changed = find_changes(done[0].identity, one.identity)
         if changed:
-            name = f"{one.place.stage.name} repeat {one.place.repeat}"
+            name = say_place(one.place)
             raise RecordingError(f"{folder}: {name} is of another server: {', '.join(changed)}")
     return put_together(plan, done)
 
@@ -356,6 +350,6 @@ def combine(told: Sequence[Identity]) -> Identity:
 
 def write_envelope(folder: Path, envelope: Envelope) -> Path:
     """Write ``envelope.json``; returns where it is. Raises OSError."""
-    path = folder / ENVELOPE
+    path = folder / FILE_NAME
     replace_file(path, encode_envelope(envelope))
     return path

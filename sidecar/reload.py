@@ -57,8 +57,9 @@ def needs_restart(running: Settings, read: Settings) -> tuple[str, ...]:
 class Reloader:
     """Reads the settings again whenever that is wished for.
 
-    ``take`` puts reloadable settings into effect; ``reload_files`` reads the files of the listener, and
-    raises ``ConfigError`` where they are wrong; ``show`` publishes what came of it.
+    ``take`` puts reloadable settings into effect; ``reload_files`` reads what the settings name, the
+    listener's files and the measured envelope, and raises ``ConfigError`` where they are wrong;
+    ``show`` publishes what came of it.
     """
 
     def __init__(

@@ -8,11 +8,9 @@ import socket
 from collections.abc import Callable
 
 from sidecar.config import Supervision
-from sidecar.model.report import Report
+from sidecar.model.report import STANDS_STILL, Report
 from sidecar.model.samples import Instant
 
-TICKS_WAITED = 3
-"""Grid points without a tick after which ours is a loop that stands still: as on ``/healthz``."""
 SLACK_S = 5.0
 """What opening the sources, gathering samples and writing the state may take besides."""
 MICROSECONDS = 1_000_000
@@ -20,7 +18,7 @@ MICROSECONDS = 1_000_000
 
 def patience_s(interval_s: float) -> float:
     """Seconds for which a daemon that is well may show no sign of life."""
-    return TICKS_WAITED * interval_s + SLACK_S
+    return STANDS_STILL * interval_s + SLACK_S
 
 
 def address_of(told: str | None) -> str | None:

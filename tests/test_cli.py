@@ -7,6 +7,7 @@ import pytest
 from blockbuster import BlockBuster
 
 from sidecar import cli
+from sidecar.commands import exit_codes
 
 HEALTHY = Path(__file__).parent / "data/recordings/a_healthy"
 
@@ -23,7 +24,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """The one line that is said; the code is 2 and nothing else is printed."""
     code = cli.main(arguments)
     out, err = capsys.readouterr()
-    assert code == cli.USAGE
+    assert code == exit_codes.USAGE
     assert out == ""
     assert err.startswith("vllm-sidecar: ")
     assert err.count("\n") == 1
@@ -175,14 +176,14 @@ def test_the_demo_refuses_an_address_that_is_none(
     capsys: pytest.CaptureFixture[str], no_blocking_call: BlockBuster
 ) -> None:
     no_blocking_call.deactivate()  # the stand-in writes files, on purpose
-    assert cli.main(["demo", "--listen", "nowhere"]) == cli.USAGE
+    assert cli.main(["demo", "--listen", "nowhere"]) == exit_codes.USAGE
     assert capsys.readouterr().err == (
         "vllm-sidecar: listen: not an address such as 127.0.0.1:9477\n"
     )
 
 
 def test_the_version_is_told_and_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["--version"]) == cli.DONE
+    assert cli.main(["--version"]) == exit_codes.DONE
     assert capsys.readouterr().out.startswith("vllm-sidecar ")
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from sidecar.advise.facts import figure, total_of
 from sidecar.advise.figures import BYTES, say_bytes, say_number
 from sidecar.catalog import vllm_metrics as roles
-from sidecar.model.limits import Known, Limit, Limits, Origin
+from sidecar.model.limits import FOUND_AT_START, Known, Limit, Limits, Origin
 from sidecar.model.saved_state import Work
 from sidecar.model.vocabulary import Phase, ServerState
 from sidecar.model.window import Window
@@ -22,10 +22,6 @@ COMPARED_WINDOWS = 8
 LOOK_WINDOWS = 4
 """Served windows of a new life in which its limits become known, place by place."""
 KEPT_WINDOWS = 20
-MEASURED = frozenset(
-    {Limit.KV_CAPACITY_TOKENS, Limit.KV_MEMORY_BYTES, Limit.KV_MEMORY_ADVICE_BYTES}
-)
-"""What start-up measures anew: it differs from life to life with nobody having turned anything."""
 WHOLE = frozenset(set(Origin) - {Origin.LOG, Origin.MODELS})
 """Places that tell all of their limits at once, so that one which is missing there was not set."""
 SAME = 1e-3
@@ -64,7 +60,7 @@ def configured(limits: Limits) -> dict[Limit, Known]:
     return {
         limit: known
         for limit, known in limits.items()
-        if limit not in MEASURED and figure(known.value) is not None
+        if limit not in FOUND_AT_START and figure(known.value) is not None
     }
 
 
@@ -172,7 +168,7 @@ class Changes:
         """What places told of this life and the one before, without what start-up measures."""
         if self.by_place == self.of_former:
             return {}
-        return {limit: both for limit, both in self.by_place.items() if limit not in MEASURED}
+        return {limit: both for limit, both in self.by_place.items() if limit not in FOUND_AT_START}
 
     def begin_rest(self, found: Change) -> None:
         """A change: what was done so far is what was before it."""

@@ -279,7 +279,8 @@ def fewer(facts: Facts) -> float | None:
     if holds is None:
         return None
     value = float(math.floor(holds))
-    if peak is not None and value >= peak + (figure(facts.budget.waiting) or 0.0):
+    waiting = figure(facts.budget.waiting)
+    if peak is not None and waiting is not None and value >= peak + waiting:
         # A limit above all that was there would change nothing.
         value = peak - 1
     if now is not None and value >= now:

@@ -4,7 +4,7 @@ This table is the families' only home: rendering, documentation and the series b
 Help texts name the source and the rule, since values are taken on our clock, not at the scrape.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 
 from sidecar.catalog import vllm_metrics as roles
@@ -15,7 +15,6 @@ from sidecar.catalog.family import (
     Family,
     FamilyType,
     Label,
-    Scope,
     counter,
     gauge,
 )
@@ -23,7 +22,6 @@ from sidecar.catalog.source_faults import SOURCE_FAULTS
 from sidecar.model.advice import Lever
 from sidecar.model.envelope import Drift
 from sidecar.model.limits import Limit
-from sidecar.model.report import EvidenceKey
 from sidecar.model.vocabulary import (
     Cause,
     Fault,
@@ -35,8 +33,6 @@ from sidecar.model.vocabulary import (
     Verdict,
 )
 
-SERIES_LIMIT = 2_500
-"""No exposition of ours holds more series, whatever vLLM, its logs or its users send."""
 GPU_LIMIT = 64
 """GPUs beyond the first so many (by index) are counted, not shown."""
 OTHER = "other"
@@ -243,7 +239,7 @@ LATENCY = Family(
 THROUGHPUT = gauge(
     "throughput_tokens_per_second",
     "Tokens per second over the last closed window: the rise of vllm:prompt_tokens_total and "
-    "vllm:generation_tokens_total through the window's length.",
+    "vllm:generation_tokens_total through the time that they rose in.",
     Label("kind", tuple(THROUGHPUT_ROLES)),
 )
 GPU_MEMORY = gauge(
@@ -487,27 +483,3 @@ PROCESS_FAMILIES = (
     "process_resident_memory_bytes",
 )
 """What is told of our own process, under the names every exporter uses."""
-
-
-def count_series(scope: Scope) -> int:
-    """The greatest number of series of all families with this scope, evidence left out."""
-    return sum(
-        family.series for family in FAMILIES if family.scope is scope and family is not EVIDENCE
-    )
-
-
-def bound_series(evidence_keys: Sequence[EvidenceKey], engines: int, gpus: int) -> int:
-    """The greatest number of series of an exposition with so many engines and GPUs shown."""
-    return (
-        count_series(Scope.SERVER)
-        + len(PROCESS_FAMILIES)
-        + len(evidence_keys)
-        + count_series(Scope.ENGINE) * engines
-        + count_series(Scope.GPU) * min(gpus, GPU_LIMIT)
-    )
-
-
-def limit_engines(evidence_keys: Sequence[EvidenceKey], wanted: int) -> int:
-    """How many engines may be shown apart, beside ``other``, within ``SERIES_LIMIT``."""
-    room = SERIES_LIMIT - bound_series(evidence_keys, 0, GPU_LIMIT)
-    return max(0, min(wanted, room // count_series(Scope.ENGINE) - 1))

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sidecar.clock import Clock
+from sidecar.commands.exit_codes import DONE, NEGATIVE
 from sidecar.commands.run import run_until_signal
 from sidecar.config import Settings
 from sidecar.errors import ConfigError
 from sidecar.recorded_run import Load, RecordedRun
 from sidecar.recording.about import Outcome
-
-DONE, NEGATIVE = 0, 1
 
 
 @dataclass(frozen=True, slots=True)

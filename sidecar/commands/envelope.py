@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from sidecar.envelope.artifact import encode_envelope
+from sidecar.commands.exit_codes import DONE, NEGATIVE
+from sidecar.envelope.artifact import FILE_NAME, encode_envelope
 from sidecar.envelope.compare import compare
 from sidecar.envelope.compare_results import compare_result, compare_text
 from sidecar.envelope.matcher import Matcher, parse_matchers
@@ -16,12 +17,11 @@ from sidecar.envelope.report_page import write_page
 from sidecar.envelope.report_text import write_text
 from sidecar.envelope.rule_files import write_rules
 from sidecar.envelope_file import read_envelope
-from sidecar.envelope_folder import ENVELOPE, PLAN, read_run, replace_file
+from sidecar.envelope_folder import PLAN, read_run, replace_file
 from sidecar.errors import ConfigError
 from sidecar.export.results import encode
 from sidecar.model.envelope import Envelope
 
-DONE, NEGATIVE = 0, 1
 REPORT_TEXT, REPORT_PAGE = "report.md", "report.html"
 RULES = "rules.yml"
 
@@ -32,7 +32,7 @@ def find_envelope(path: Path) -> Envelope:
     Raises:
         ConfigError, RecordingError: there is none.
     """
-    if path.is_dir() and not (path / ENVELOPE).is_file() and (path / PLAN).is_file():
+    if path.is_dir() and not (path / FILE_NAME).is_file() and (path / PLAN).is_file():
         return read_run(path)
     return read_envelope(path)
 
@@ -65,7 +65,7 @@ def run_report(path: Path) -> int:
         folder / REPORT_PAGE: write_page(envelope),
     }
     if is_run:
-        files = {folder / ENVELOPE: encode_envelope(envelope), **files}
+        files = {folder / FILE_NAME: encode_envelope(envelope), **files}
     write_files(files)
     return DONE
 

@@ -5,8 +5,7 @@ from contextlib import suppress
 from typing import Final, TextIO
 
 from sidecar.clock import ClockLike
-from sidecar.envelope_drive import say_place
-from sidecar.envelope_folder import Place, Repeat
+from sidecar.envelope_folder import Place, Repeat, say_place
 from sidecar.model.envelope import StageRun
 from sidecar.pipeline import Step
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sidecar.clock import Clock
 from sidecar.commands.envelope_progress import Progress
+from sidecar.commands.exit_codes import DONE, NEGATIVE
 from sidecar.commands.run import run_until_signal
 from sidecar.config import Settings, load, refuse_unknown
 from sidecar.envelope.plan import Plan
@@ -20,7 +21,6 @@ from sidecar.envelope_folder import keep_plan, put_together, read_plan, write_en
 from sidecar.errors import ConfigError
 from sidecar.model.envelope import Envelope
 
-DONE, NEGATIVE = 0, 1
 LOCK = ".lock"
 OURS = ("state_dir", "listen")
 """Settings that a run sets itself: it keeps no state, and whoever scrapes us would watch two daemons."""

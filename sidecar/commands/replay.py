@@ -11,11 +11,9 @@ from sidecar.export.results import encode, window_result
 from sidecar.export.sentences import iso_time, window_line, window_text
 from sidecar.model.verdict import Judgement
 from sidecar.pipeline import Pipeline
-from sidecar.recording.exact import read_noted_ticks
-from sidecar.recording.folder import TICKS, Recording
-from sidecar.recording.ticks import read_ticks
+from sidecar.recording.folder import INTERVAL_S, WINDOW_S, Recording
+from sidecar.recording.replayed_ticks import replay_ticks
 
-INTERVAL_S, WINDOW_S = 5.0, 15.0
 EDGE = 1e-6
 
 
@@ -27,16 +25,11 @@ def first_told(*values: float | None) -> float:
 def judge_recording(
     recording: Recording, *, interval_s: float, window_s: float, policy: Policy
 ) -> Iterator[Judgement]:
-    """The judgement of every window of a recording, in order.
-
-    At the interval at which it was taken, the ticks are those that were taken, if they were noted.
-    """
+    """The judgement of every window of a recording, in order."""
     header = recording.header()
-    is_noted = recording.find(TICKS) is not None and header.interval_s == interval_s
     asked = recording.sources() if header.asked is None else header.asked
     pipeline = Pipeline(window_s=window_s, policy=policy, configured=asked)
-    ticks = read_noted_ticks(recording) if is_noted else read_ticks(recording, interval_s)
-    for tick in ticks:
+    for tick in replay_ticks(recording, interval_s):
         yield from pipeline.step(tick).closed
     yield from pipeline.finish()
 

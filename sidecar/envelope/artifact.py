@@ -17,6 +17,7 @@ from typing import Any, Final, Union, cast, get_args, get_origin, get_type_hints
 from sidecar.model.envelope import Envelope
 from sidecar.parse.secrets import hide_forms
 
+FILE_NAME: Final = "envelope.json"
 FORMAT: Final = 1
 DECIMALS: Final = 6
 EXACT: Final = 2**53

@@ -30,7 +30,7 @@ from sidecar.envelope.engines import (
 )
 from sidecar.envelope.span import Placed, metrics_of, place, without_gauges
 from sidecar.model.envelope import Identity, ServerView
-from sidecar.model.limits import Limit
+from sidecar.model.limits import FOUND_AT_START
 from sidecar.model.readings import MetricsReading, NvmlReading
 from sidecar.model.samples import Instant, Tick
 from sidecar.model.verdict import Judgement
@@ -82,12 +82,6 @@ def fold(ticks: Iterable[Tick], load: Load, rules: LiveRules) -> Folded:
     for placed in place(run.watch(ticks), load.begun):
         run.take(placed)
     return run.end()
-
-
-FOUND_LIMITS: Final = frozenset(
-    {Limit.KV_CAPACITY_TOKENS, Limit.KV_MEMORY_BYTES, Limit.KV_MEMORY_ADVICE_BYTES}
-)
-"""What start-up found, and differs a little with each start: no setting of anybody."""
 
 
 @dataclass(slots=True)
@@ -303,6 +297,6 @@ class Run:
             limits={
                 limit.value: known.value
                 for limit, known in self.live.server.limits.known().items()
-                if limit not in FOUND_LIMITS
+                if limit not in FOUND_AT_START
             },
         )

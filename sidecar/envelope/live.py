@@ -10,6 +10,7 @@ from sidecar.catalog.exported import ENVELOPE_LIMITS
 from sidecar.envelope.settings import SAME_CAPACITY
 from sidecar.model.budget import Lengths
 from sidecar.model.envelope import Bounds, Drift, Envelope, EnvelopeStatus
+from sidecar.model.limits import FOUND_AT_START
 from sidecar.model.readings import NvmlReading
 from sidecar.model.report import Report
 from sidecar.model.verdict import Judgement
@@ -21,9 +22,6 @@ LENGTHS_SLACK = 1.25
 """Means of few requests scatter; beyond so much more than measured the mix is another one."""
 FEWEST_REQUESTS = 20.0
 """Requests in a window of which a mean says something about the mix."""
-
-MEASURED = frozenset({"kv_capacity_tokens", "kv_memory_bytes", "kv_memory_advice_bytes"})
-"""Limits that start-up measures, which are no setting."""
 
 
 def compare_live(envelope: Envelope, report: Report) -> EnvelopeStatus:
@@ -91,7 +89,7 @@ def same_cache(envelope: Envelope, judgement: Judgement, info: Mapping[str, str]
 def same_limits(then: Mapping[str, float], judgement: Judgement) -> bool | None:
     """Whether the limits that are known then and now are the same."""
     now = {limit.value: known.value for limit, known in judgement.window.limits.items()}
-    shared = [name for name in then if name in now and name not in MEASURED]
+    shared = [name for name in then if name in now and name not in FOUND_AT_START]
     return all(then[name] == now[name] for name in shared) if shared else None
 
 
@@ -100,10 +98,13 @@ def within_load(bounds: Bounds, judgement: Judgement) -> bool | None:
     engines = judgement.window.engines.values()
     running = peak(engine.gauges.get(roles.RUNNING) for engine in engines)
     waiting = peak(engine.gauges.get(roles.WAITING) for engine in engines)
-    if bounds.running is None or running is None:
-        return None
-    most = bounds.running + (bounds.waiting or 0.0)
-    return running + (waiting or 0.0) <= most * LOAD_SLACK + 1
+    then, now = total(bounds.running, bounds.waiting), total(running, waiting)
+    return None if then is None or now is None else now <= then * LOAD_SLACK + 1
+
+
+def total(running: float | None, waiting: float | None) -> float | None:
+    """Requests that run or wait, where both are known."""
+    return None if running is None or waiting is None else running + waiting
 
 
 def peak(gauges: Iterable[Spread | None]) -> float | None:

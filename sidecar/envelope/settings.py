@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from sidecar.catalog.vllm_settings import SETTINGS
 from sidecar.envelope.wording import plain, say_limit
 from sidecar.model.envelope import Identity
+from sidecar.model.limits import FOUND_AT_START, Limit
 from sidecar.parse.secrets import hide_argv, hide_forms
 
 CAPACITY = "capacity"
@@ -68,9 +69,7 @@ NEUTRAL = re.compile(
     r"|CACHE_ROOT|RPC_BASE_PATH)|HF_HUB_OFFLINE|TRANSFORMERS_OFFLINE|NCCL_DEBUG"
 )
 """Options and variables that change where and under what name a server answers, not how much it carries."""
-DERIVED_LIMITS = frozenset(
-    {"kv_capacity_tokens", "kv_memory_bytes", "kv_memory_advice_bytes", "kv_cache_low_precision"}
-)
+DERIVED_LIMITS = frozenset({*FOUND_AT_START, Limit.KV_CACHE_LOW_PRECISION})
 """Limits that say again, in other words, what capacity and the type of the cache say."""
 
 _LIMIT_NAMES = {setting.limit.value: setting.name for setting in SETTINGS}

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sidecar.catalog import exported
+from sidecar.catalog import exported, series_budget
 from sidecar.catalog import vllm_metrics as roles
 from sidecar.export.values import order_engine, plain_engine
 from sidecar.model.budget import Budget
@@ -93,7 +93,7 @@ def set_scene(report: Report, evidence_keys: tuple[EvidenceKey, ...], max_engine
     last = report.last_window
     window = None if last is None else last.window
     budgets = {} if last is None else last.budgets
-    limit = exported.limit_engines(evidence_keys, max_engines)
+    limit = series_budget.limit_engines(evidence_keys, max_engines)
     engines, folded = choose_engines({} if window is None else window.engines, limit)
     watched = () if report.nvml is None else report.nvml.gpus
     by_index = {gpu.index: gpu for gpu in watched}

@@ -37,6 +37,12 @@ class Limit(StrEnum):
     PRIORITY_SCHEDULING = "priority_scheduling"
 
 
+FOUND_AT_START = frozenset(
+    {Limit.KV_CAPACITY_TOKENS, Limit.KV_MEMORY_BYTES, Limit.KV_MEMORY_ADVICE_BYTES}
+)
+"""What start-up measures: no setting of anybody, and a little different with each start."""
+
+
 class Origin(StrEnum):
     """Where a limit was read, surest first: what is in effect before what was typed."""
 

@@ -19,6 +19,9 @@ from sidecar.model.vocabulary import (
     Verdict,
 )
 
+STANDS_STILL = 3
+"""Intervals without a tick after which the clock stands still."""
+
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:

@@ -29,6 +29,8 @@ FILES = {
     Source.NVML: "nvml.jsonl",
     Source.PROCESS: "process.jsonl",
 }
+INTERVAL_S, WINDOW_S = 5.0, 15.0
+"""The daemon's own settings where nothing else is told, for recordings that do not tell theirs."""
 HEADER = "recording.json"
 TICKS = "ticks.jsonl"
 """Which rows belong to which sample and tick: what ``capture`` adds, so that a replay is exact."""

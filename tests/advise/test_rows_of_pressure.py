@@ -382,6 +382,9 @@ def test_a_limit_above_all_that_was_there_is_no_step() -> None:
         THRASH, budget=replace(MIX, safe_concurrency=20.0, waiting=0.5), running_peak=8.0
     )
     assert choose(growing).step == Step(Limit.MAX_NUM_SEQS, 7.0, 32.0)
+    # Where nobody counted those that wait, nobody knows what was there.
+    uncounted = replace(growing, budget=replace(growing.budget, waiting=None))
+    assert choose(uncounted).step == Step(Limit.MAX_NUM_SEQS, 20.0, 32.0)
     unlimited = replace(growing, limits={})
     assert choose(unlimited).step == Step(Limit.MAX_NUM_SEQS, 7.0)
 

@@ -21,7 +21,7 @@ from sidecar.model.readings import (
 from sidecar.model.samples import Instant, Sample
 from sidecar.model.vocabulary import Fault, Source
 from sidecar.recording.folder import Recording
-from sidecar.recording.ticks import read_ticks
+from sidecar.recording.gridded_ticks import read_ticks
 
 REAL = Path(__file__).parents[1] / "data/recordings"
 USUAL: Mapping[str, tuple[float, str]] = {

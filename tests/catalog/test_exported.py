@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from sidecar.catalog import exported
+from sidecar.catalog import exported, series_budget
 from sidecar.catalog.family import Family, FamilyType
 from sidecar.catalog.source_faults import SHOWN_AS, SOURCE_FAULTS
 from sidecar.model.vocabulary import Fault, Source
@@ -55,5 +55,5 @@ def test_every_source_that_lists_faults_can_have_io_error() -> None:
 
 def test_the_engine_limit_never_breaks_the_series_limit() -> None:
     for wanted in (0, 1, 64, 500, 100_000):
-        shown = exported.limit_engines((), wanted)
-        assert exported.bound_series((), shown + 1, 1_000) <= exported.SERIES_LIMIT
+        shown = series_budget.limit_engines((), wanted)
+        assert series_budget.bound_series((), shown + 1, 1_000) <= series_budget.SERIES_LIMIT

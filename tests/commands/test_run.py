@@ -13,7 +13,7 @@ from sidecar.commands import run
 from sidecar.commands.run import Journal
 from sidecar.pipeline import Pipeline, Step
 from sidecar.recording.folder import Recording
-from sidecar.recording.ticks import read_ticks
+from sidecar.recording.gridded_ticks import read_ticks
 
 REAL = Path(__file__).parents[1] / "data/recordings"
 

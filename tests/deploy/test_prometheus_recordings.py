@@ -19,7 +19,7 @@ from sidecar.export.metrics import Exposition, Format
 from sidecar.parse.metric_roles import ExpositionReader
 from sidecar.pipeline import Pipeline
 from sidecar.recording.folder import Recording
-from sidecar.recording.ticks import read_ticks
+from sidecar.recording.gridded_ticks import read_ticks
 from tests.deploy.prometheus_files import ALERTS, RULES
 from tests.deploy.promql_names import selectors
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sidecar.catalog import exported
+from sidecar.catalog import exported, series_budget
 from sidecar.catalog.family import FamilyType
 from sidecar.catalog.signals import EVIDENCE
 from sidecar.model.vocabulary import Cause, Severity
@@ -292,6 +292,6 @@ def test_the_rule_for_the_operator_is_up_to_date_and_holds_the_same_groups() -> 
 
 def test_the_limits_of_the_example_are_our_budget() -> None:
     (job,) = load(FOLDER / "prometheus.example.yml")["scrape_configs"]
-    assert job["sample_limit"] == exported.SERIES_LIMIT
+    assert job["sample_limit"] == series_budget.SERIES_LIMIT
     most = max(len(family.labels) for family in exported.FAMILIES)
     assert most + len(("__name__", "instance", "job")) < job["label_limit"]

@@ -20,7 +20,7 @@ from sidecar.model.samples import Tick
 from sidecar.model.vocabulary import Cause, Source, Verdict
 from sidecar.pipeline import Pipeline
 from sidecar.recording.folder import Recording
-from sidecar.recording.ticks import read_ticks
+from sidecar.recording.gridded_ticks import read_ticks
 
 FOLDER = Path(__file__).parents[1] / "data/recordings/m_capacity_stages_vllm_bench"
 RULES = LiveRules(10.0, Policy(), frozenset({Source.VLLM_METRICS, Source.VLLM_LOG}))

@@ -13,7 +13,7 @@ from sidecar.model.envelope import Bounds, Drift, Envelope, Identity
 from sidecar.model.report import Report
 from sidecar.pipeline import Pipeline
 from sidecar.recording.folder import Recording
-from sidecar.recording.ticks import read_ticks
+from sidecar.recording.gridded_ticks import read_ticks
 from tests.envelope.made import make_envelope
 from tests.export.reports import make_gpus, make_report
 
@@ -61,6 +61,16 @@ def test_a_load_beyond_the_last_good_stage_leaves_the_envelope_and_nothing_else_
     assert any(Drift.CACHE in status.valid for status in seen)
     assert any(status.valid.get(Drift.LENGTHS) for status in seen)
     assert seen[-1].limits == {"requests_running": 4.0, "tokens_per_running_request": 486.0}
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [replace(BOUNDS, waiting=None), replace(BOUNDS, running=None)],
+    ids=["waiting", "running"],
+)
+def test_a_load_of_which_a_part_was_not_measured_is_not_judged(bounds: Bounds) -> None:
+    seen = [compare_live(measured(bounds=bounds), report) for report in reports()]
+    assert not any(Drift.LOAD in status.valid for status in seen)
 
 
 def test_longer_requests_than_measured_leave_it() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sidecar import cli
+from sidecar.commands import exit_codes
 from sidecar.envelope.artifact import encode_envelope
 from sidecar.model.envelope import Envelope
 from tests.envelope import made
@@ -160,7 +161,7 @@ def test_what_cannot_be_done_is_said_in_one_line(
     (tmp_path / "BROKEN").write_text('{"format": 99}')
     paths = {"FOLDER": folder, "NOTHING": tmp_path / "nothing", "BROKEN": tmp_path / "BROKEN"}
     code, out, err = run(capsys, *(paths.get(word, word) for word in arguments))
-    assert code == cli.USAGE
+    assert code == exit_codes.USAGE
     assert out == ""
     assert err.startswith("vllm-sidecar: ")
     assert err.count("\n") == 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidecar.catalog import exported
+from sidecar.catalog import series_budget
 from sidecar.catalog.family import Scope
 from sidecar.catalog.signals import EVIDENCE
 from sidecar.export.metrics import Exposition, Format
@@ -21,18 +21,18 @@ def count_series(report: Report, keys: tuple[EvidenceKey, ...], max_engines: int
 
 
 def test_one_engine_and_one_gpu_stay_within_300_series_even_with_55_signs() -> None:
-    assert exported.bound_series(MANY_SIGNS, engines=1, gpus=1) <= 300
+    assert series_budget.bound_series(MANY_SIGNS, engines=1, gpus=1) <= 300
     assert count_series(make_report(), MANY_SIGNS) <= 300
 
 
 def test_what_we_export_today_leaves_room_for_more() -> None:
-    assert exported.bound_series(EVIDENCE, engines=1, gpus=1) <= 295
+    assert series_budget.bound_series(EVIDENCE, engines=1, gpus=1) <= 295
     assert count_series(make_report(), EVIDENCE) <= 295
 
 
 def test_a_further_engine_costs_at_most_25_and_a_further_gpu_at_most_12_series() -> None:
-    assert exported.count_series(Scope.ENGINE) <= 25
-    assert exported.count_series(Scope.GPU) <= 12
+    assert series_budget.count_series(Scope.ENGINE) <= 25
+    assert series_budget.count_series(Scope.GPU) <= 12
     one = count_series(make_report(), EVIDENCE_KEYS)
     assert count_series(make_report(engines=2), EVIDENCE_KEYS) - one <= 25
     assert count_series(make_report(gpus=2), EVIDENCE_KEYS) - one <= 12
@@ -46,8 +46,8 @@ def test_thousands_of_engines_and_gpus_never_pass_the_limit(max_engines: int) ->
 
 def test_the_table_bounds_what_is_rendered() -> None:
     report = make_report(engines=5, gpus=3)
-    assert count_series(report, EVIDENCE_KEYS) <= exported.bound_series(EVIDENCE_KEYS, 5, 3)
+    assert count_series(report, EVIDENCE_KEYS) <= series_budget.bound_series(EVIDENCE_KEYS, 5, 3)
 
 
 def test_default_limits_leave_room_for_64_engines() -> None:
-    assert exported.limit_engines(MANY_SIGNS, 64) == 64
+    assert series_budget.limit_engines(MANY_SIGNS, 64) == 64

@@ -9,7 +9,7 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from sidecar.catalog import exported
+from sidecar.catalog import exported, series_budget
 from sidecar.catalog.family import PREFIX, Label
 from sidecar.export.metrics import Exposition, Format
 from sidecar.export.results import encode, report_result
@@ -57,7 +57,7 @@ def check_families(families: Iterable[Metric], max_engines: int) -> None:
             labels = {label.name: label for label in family.labels}
             assert all(is_allowed(labels[key], value) for key, value in sample.labels.items())
             engines.update(value for key, value in sample.labels.items() if key == "engine")
-    assert series <= exported.SERIES_LIMIT
+    assert series <= series_budget.SERIES_LIMIT
     assert len(engines - {exported.OTHER}) <= max_engines
 
 

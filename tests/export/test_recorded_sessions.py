@@ -14,7 +14,7 @@ from sidecar.model.report import Report
 from sidecar.model.vocabulary import Verdict
 from sidecar.pipeline import Pipeline
 from sidecar.recording.folder import Recording
-from sidecar.recording.ticks import read_ticks
+from sidecar.recording.gridded_ticks import read_ticks
 
 RECORDINGS = Path(__file__).parents[1] / "data" / "recordings"
 SESSIONS = ("g_no_memory_for_cache_blocks", "h_restart", "j_dp2", "v2_host_oom")

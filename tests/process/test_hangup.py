@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from sidecar import cli
+from sidecar.commands import exit_codes
 from tests.fakes.daemon import COMMAND, Daemon, daemon, environment
 
 QUICK = ("--interval", "200ms", "--window", "400ms", "--cgroup", "off", "--kernel-log", "off")
@@ -97,7 +98,7 @@ def test_a_start_that_is_refused_leaves_signals_as_they_were(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    assert cli.main(("run", "--interval", "soon")) == cli.USAGE
+    assert cli.main(("run", "--interval", "soon")) == exit_codes.USAGE
     assert "interval" in capsys.readouterr().err
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
 

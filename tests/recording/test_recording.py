@@ -14,7 +14,7 @@ from sidecar.model.readings import CgroupReading, HealthReading, LogReading, Met
 from sidecar.model.samples import Tick
 from sidecar.model.vocabulary import Fault, Source
 from sidecar.recording.folder import Recording
-from sidecar.recording.ticks import read_ticks
+from sidecar.recording.gridded_ticks import read_ticks
 
 REAL = Path(__file__).parents[1] / "data/recordings"
 BODY = (Path(__file__).parents[1] / "data/expositions/0.26.0.txt").read_text()
