@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from sidecar.catalog import vllm_metrics as roles
+from sidecar.catalog.shown_by import SHOWN_BY
 from sidecar.classify.cuda_oom import find_cuda_oom
 from sidecar.classify.engine_failure import find_engine_failure
 from sidecar.classify.host_oom import find_host_oom
@@ -96,15 +97,16 @@ def can_see_kills(window: Window) -> bool:
 def find_observable(window: Window) -> Mapping[Cause, bool]:
     """Which causes a working source could have shown in this window."""
 
-    def reads(*sources: Source) -> bool:
+    def is_read(cause: Cause) -> bool:
         return any(
-            source in window.sources and window.sources[source].readings > 0 for source in sources
+            source in window.sources and window.sources[source].readings > 0
+            for source in SHOWN_BY[cause]
         )
 
     return {
         Cause.PREEMPTION: can_see_preemption(window),
-        Cause.CUDA_OOM: reads(Source.VLLM_LOG),
+        Cause.CUDA_OOM: is_read(Cause.CUDA_OOM),
         Cause.HOST_OOM: can_see_kills(window),
-        Cause.ENGINE_FAILURE: reads(Source.VLLM_LOG, Source.PROCESS, Source.VLLM_HEALTH),
+        Cause.ENGINE_FAILURE: is_read(Cause.ENGINE_FAILURE),
         Cause.STALLED: window.served,
     }

@@ -2,9 +2,8 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Literal
 
 import uvloop
@@ -22,54 +21,14 @@ from sidecar.export.web_config import WebConfig
 from sidecar.export.web_file import load
 from sidecar.model.readings import CgroupReading
 from sidecar.model.samples import Sample, Tick
-from sidecar.model.vocabulary import Cause, Fault, Source, Way
+from sidecar.model.vocabulary import Cause, Way
 from sidecar.pipeline import Pipeline
 from sidecar.sources.base import SourceLike
 from sidecar.sources.cgroup import CgroupSource
 from sidecar.sources.cgroup_places.attempt import Attempt
+from sidecar.telling.blind_spots import Standpoint, missing_rights, remedy, say_fault
 from sidecar.wiring import asked_for, build_sources, is_here
 
-REMEDIES: dict[Cause, str] = {
-    Cause.PREEMPTION: "let --target and --metrics-path name a vLLM server that runs without"
-    " --disable-log-stats",
-    Cause.CUDA_OOM: "give vLLM's log with --log, and let it be there and readable",
-    Cause.HOST_OOM: "give the server's memory cgroup with --cgroup PATH or its pid with --pid, or"
-    " let us read the kernel log",
-    Cause.ENGINE_FAILURE: "give vLLM's log with --log PATH, or let --target name a server that"
-    " runs",
-    Cause.STALLED: "let --target and --metrics-path name a vLLM server that runs",
-}
-ELSEWHERE = (
-    "the target is no address of this host, whose processes, cgroups and kernel say nothing of it:"
-    " run us beside the server, or name --cgroup, --pid or --kernel-log PATH if it is here"
-)
-FAULT_WORDS: dict[Fault, str] = {
-    Fault.TIMEOUT: "it did not answer in time",
-    Fault.REFUSED: "nobody listens there",
-    Fault.DISCONNECTED: "the connection broke",
-    Fault.HTTP_STATUS: "it answered with an error status",
-    Fault.MALFORMED: "what it says cannot be read",
-    Fault.TOO_LARGE: "its answer is too large",
-    Fault.ABSENT: "it is not there",
-    Fault.DENIED: "we have no right to read it",
-    Fault.BUSY: "an earlier call still hangs",
-    Fault.UNSUPPORTED: "it does not offer what is needed",
-    Fault.NO_DRIVER: "the driver is not loaded",
-    Fault.DEVICE_LOST: "the GPU is lost",
-    Fault.IO_ERROR: "reading it failed",
-}
-
-
-ABSENT_WORDS: dict[Source, str] = {
-    Source.VLLM_METRICS: "the host's name is not known",
-    Source.VLLM_HEALTH: "the host's name is not known",
-    Source.VLLM_LOG: "there is no such log",
-    Source.CGROUP: "the server's memory cgroup was not found",
-    Source.KERNEL_LOG: "there is no such file",
-    Source.PROCESS: "no process of this host listens on the target's port",
-    Source.NVML: "there is no NVIDIA driver library",
-    Source.KUBERNETES: "there is no service account of a cluster",
-}
 WAY_WORDS: dict[Way, str] = {
     Way.PATH: "the path that was given",
     Way.PID: "the server's process and the mounts of this host",
@@ -92,91 +51,13 @@ ATTEMPT_WORDS: dict[Attempt, str] = {
 }
 
 
-class Right(StrEnum):
-    """What can be given to us, and would show more."""
-
-    HOST_CGROUP = "host_cgroup"
-    KERNEL_LOG = "kernel_log"
-    PROCESSES = "processes"
-    POD_STATUS = "pod_status"
-
-
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One look at everything."""
 
     observable: dict[Cause, bool]
-    sources: dict[Source, Fault | None]
-    cgroup: CgroupReading | None = None
+    standpoint: Standpoint
     attempts: Mapping[Way, Attempt] = field(default_factory=dict)
-    in_cluster: bool = False
-    is_here: bool = True
-
-
-def misses_cgroup_above(finding: Finding) -> bool:
-    """Whether a cgroup above the server's exists, by its name, that we cannot see."""
-    if Source.CGROUP not in finding.sources:
-        return False
-    reading = finding.cgroup
-    if reading is None:
-        return Attempt.OUTSIDE in finding.attempts.values()
-    # From a namespace our own part is "/" and what is beside it begins with "/..".
-    parts = [part for part in reading.path.split("/") if part]
-    has_one_above = len(parts) != 1
-    return reading.version != 1 and reading.witness is None and has_one_above
-
-
-def misses_processes(finding: Finding) -> bool:
-    """Whether a server answers of which no process is seen."""
-    answers = finding.sources.get(Source.VLLM_METRICS, Fault.ABSENT) is None
-    return answers and finding.sources.get(Source.PROCESS) is Fault.ABSENT
-
-
-def misses_pod(finding: Finding) -> bool:
-    """Whether our pod's status is refused, or we are in a cluster without a service account."""
-    fault = finding.sources.get(Source.KUBERNETES)
-    return fault is Fault.DENIED or (fault is Fault.ABSENT and finding.in_cluster)
-
-
-@dataclass(frozen=True, slots=True)
-class RightRow:
-    """A right, when it is missing, how it is given, and what it adds."""
-
-    right: Right
-    is_missing: Callable[[Finding], bool]
-    adds: str
-
-
-RIGHTS: tuple[RightRow, ...] = (
-    RightRow(
-        Right.HOST_CGROUP,
-        misses_cgroup_above,
-        "mount the host's /sys/fs/cgroup read-only: a kill is then known also after the container"
-        " was removed",
-    ),
-    RightRow(
-        Right.KERNEL_LOG,
-        lambda finding: finding.sources.get(Source.KERNEL_LOG) is Fault.DENIED,
-        "run as root or with CAP_SYSLOG: it is then known who was killed, and for whose limit",
-    ),
-    RightRow(
-        Right.PROCESSES,
-        misses_processes,
-        "share the process namespace (shareProcessNamespace, hostPID, --pid host): the server's own"
-        " cgroup and the deaths of its processes are then known",
-    ),
-    RightRow(
-        Right.POD_STATUS,
-        misses_pod,
-        "give our service account get and watch on our own pod: exit codes and restarts of the"
-        " server's container are then known",
-    ),
-)
-
-
-def missing_rights(finding: Finding) -> Iterable[RightRow]:
-    """The rights that would add something here."""
-    return (row for row in RIGHTS if row.is_missing(finding))
 
 
 async def look(settings: Settings) -> Finding:
@@ -189,13 +70,19 @@ async def look(settings: Settings) -> Finding:
     pipeline = Pipeline(window_s=settings.window, policy=Policy(), configured=asked_for(settings))
     pipeline.step(Tick(at=clock.now(), samples=tuple(samples), on_grid=False))
     (judgement,) = pipeline.finish()
+    attempts = attempts_of(sources)
     return Finding(
         observable=dict(find_observable(judgement.window)),
-        sources={sample.source: sample.fault or blindness(sample.reading) for sample in samples},
-        cgroup=cgroup_of(samples),
-        attempts=attempts_of(sources),
-        in_cluster=read_cluster().host is not None,
-        is_here=is_here(settings),
+        standpoint=Standpoint(
+            sources={
+                sample.source: sample.fault or blindness(sample.reading) for sample in samples
+            },
+            cgroup=cgroup_of(samples),
+            outside=Attempt.OUTSIDE in attempts.values(),
+            in_cluster=read_cluster().host is not None,
+            is_here=is_here(settings),
+        ),
+        attempts=attempts,
     )
 
 
@@ -237,50 +124,48 @@ def as_json(finding: Finding) -> dict[str, Json]:
     return {
         "observable": {cause.value: seen for cause, seen in finding.observable.items()},
         "remedies": {
-            cause.value: remedy(finding, cause)
+            cause.value: remedy(finding.standpoint, cause)
             for cause, seen in finding.observable.items()
             if not seen
         },
         "sources": {
             source.value: None if fault is None else fault.value
-            for source, fault in finding.sources.items()
+            for source, fault in finding.standpoint.sources.items()
         },
         "cgroup": {
             "way": None if way_of(finding) is None else str(way_of(finding)),
-            "witness": finding.cgroup is not None and finding.cgroup.witness is not None,
+            "witness": finding.standpoint.cgroup is not None
+            and finding.standpoint.cgroup.witness is not None,
         },
-        "rights": [{"right": row.right.value, "adds": row.adds} for row in missing_rights(finding)],
+        "rights": [
+            {"right": row.right.value, "adds": row.adds}
+            for row in missing_rights(finding.standpoint)
+        ],
     }
-
-
-def remedy(finding: Finding, cause: Cause) -> str:
-    """What would make a cause observable."""
-    return ELSEWHERE if cause is Cause.HOST_OOM and not finding.is_here else REMEDIES[cause]
 
 
 def way_of(finding: Finding) -> Way | None:
     """The way that led to the cgroup."""
-    return None if finding.cgroup is None else finding.cgroup.way
-
-
-def say_fault(source: Source, fault: Fault) -> str:
-    """Why a source does not work, in plain words."""
-    if fault is Fault.ABSENT and source in ABSENT_WORDS:
-        return ABSENT_WORDS[source]
-    return FAULT_WORDS[fault]
+    return None if finding.standpoint.cgroup is None else finding.standpoint.cgroup.way
 
 
 def as_text(finding: Finding) -> list[str]:
     """The finding as lines for people."""
     lines = [
         f"source {source.value}: {'works' if fault is None else say_fault(source, fault)}"
-        for source, fault in finding.sources.items()
+        for source, fault in finding.standpoint.sources.items()
     ]
     lines.extend(say_cgroup(finding))
     for cause, seen in finding.observable.items():
-        shown = "can be observed" if seen else f"cannot be observed: {remedy(finding, cause)}"
+        shown = (
+            "can be observed"
+            if seen
+            else f"cannot be observed: {remedy(finding.standpoint, cause)}"
+        )
         lines.append(f"{cause.value}: {shown}")
-    lines.extend(f"right {row.right.value}: {row.adds}" for row in missing_rights(finding))
+    lines.extend(
+        f"right {row.right.value}: {row.adds}" for row in missing_rights(finding.standpoint)
+    )
     return lines
 
 
@@ -289,7 +174,9 @@ def say_cgroup(finding: Finding) -> Iterable[str]:
     way = way_of(finding)
     if way is not None:
         above = (
-            "is seen" if finding.cgroup is not None and finding.cgroup.witness else "is not seen"
+            "is seen"
+            if finding.standpoint.cgroup is not None and finding.standpoint.cgroup.witness
+            else "is not seen"
         )
         yield f"cgroup: found by {WAY_WORDS[way]}; the cgroup above it {above}"
         return

@@ -10,11 +10,12 @@ from sidecar.clock import Clock, ClockLike
 from sidecar.commands.run import run_until_signal
 from sidecar.config import Settings, load
 from sidecar.errors import ConfigError
-from sidecar.export.sentences import iso_time, say_found, window_text
 from sidecar.model.vocabulary import Source, Verdict
 from sidecar.pipeline import Step
 from sidecar.recording.folder import Recording
 from sidecar.stand_in import HOST, StandIn
+from sidecar.telling.figures import iso_time
+from sidecar.telling.sentences import say_found, window_text
 
 SCENARIOS = Path(__file__).parent.parent / "scenarios"
 INTERVAL, WINDOW = "1s", "5s"

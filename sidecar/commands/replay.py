@@ -8,11 +8,12 @@ from typing import Literal
 from sidecar.classify.policy import Policy
 from sidecar.errors import ConfigError
 from sidecar.export.results import encode, window_result
-from sidecar.export.sentences import iso_time, window_line, window_text
 from sidecar.model.verdict import Judgement
 from sidecar.pipeline import Pipeline
 from sidecar.recording.folder import INTERVAL_S, WINDOW_S, Recording
 from sidecar.recording.replayed_ticks import replay_ticks
+from sidecar.telling.figures import iso_time
+from sidecar.telling.sentences import window_line, window_text
 
 EDGE = 1e-6
 

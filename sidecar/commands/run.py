@@ -10,7 +10,6 @@ import uvloop
 from sidecar import app
 from sidecar.clock import Clock
 from sidecar.config import Settings, read_supervision
-from sidecar.export.sentences import explain, say_found
 from sidecar.model.envelope import Drift
 from sidecar.model.report import Report
 from sidecar.model.verdict import CauseFound
@@ -19,6 +18,7 @@ from sidecar.own_log import make_logger
 from sidecar.pipeline import Step
 from sidecar.reload import Outcome, Reloads
 from sidecar.service_manager import ServiceManager
+from sidecar.telling.sentences import explain, say_found
 
 SAME_WISH_S = 0.1
 """Seconds within which signals count as one."""

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from sidecar.advise.from_log import advise_log
-from sidecar.catalog.actions import action_for
-from sidecar.catalog.words import say_kind
 from sidecar.export.budget_results import lever_result
-from sidecar.export.sentences import lever_lines
 from sidecar.log_triage import LogCause, LogTriage, triage
 from sidecar.model.vocabulary import Cause, Verdict
 from sidecar.parse.log_line import say_stamp
+from sidecar.telling.actions import action_for
+from sidecar.telling.sentences import lever_lines
+from sidecar.telling.words import say_kind
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

@@ -14,8 +14,8 @@ from sidecar.envelope.figures import (
     whole_runs,
 )
 from sidecar.envelope.settings import Differences, find_differences
-from sidecar.envelope.wording import plain, say_list
 from sidecar.model.envelope import Envelope, Stage
+from sidecar.telling.figures import plain, say_list
 
 
 class Confidence(StrEnum):

@@ -6,8 +6,9 @@ from sidecar.envelope.compare import Comparison, Confidence, Effect, StagePair
 from sidecar.envelope.figures import Repeats
 from sidecar.envelope.report_server import say_time
 from sidecar.envelope.settings import Difference
-from sidecar.envelope.wording import plain, say, say_load, say_number
+from sidecar.envelope.wording import say, say_load
 from sidecar.export.values import Json, number
+from sidecar.telling.figures import plain, say_number
 
 SHOWN = frozenset(
     {

@@ -4,14 +4,15 @@ Colours are classes, which the page sets for light and dark; every curve also di
 bears its name. Whatever text comes in is escaped here.
 """
 
-import html
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from unicodedata import east_asian_width
 
-from sidecar.envelope.axes import Scale, scale_loads, scale_values, spread_out, thin, ticks
 from sidecar.envelope.figures import Repeats, Unit
-from sidecar.envelope.wording import say, say_number
+from sidecar.envelope.wording import say
+from sidecar.telling.axes import Scale, scale_loads, scale_values, spread_out, thin, ticks
+from sidecar.telling.figures import say_number
+from sidecar.telling.markup import escape
 
 WIDTH, HEIGHT = 360, 236
 LEFT, RIGHT, TOP, BOTTOM = 52, 40, 36, 36
@@ -73,11 +74,6 @@ def draw(plot: Plot) -> str:
         f'<desc id="{plot.key}-d">{escape(describe(plot))}</desc>'
         f"{''.join(draw_parts(plot))}</svg>"
     )
-
-
-def escape(text: str) -> str:
-    """Text that cannot become markup."""
-    return html.escape(text, quote=True)
 
 
 def describe(plot: Plot) -> str:

@@ -8,9 +8,10 @@ from sidecar.envelope.document import MOST_NAME, Facts, Paragraph, Plots, Report
 from sidecar.envelope.figures import Unit, find_stage
 from sidecar.envelope.report_server import identity_blocks, rollback_blocks
 from sidecar.envelope.report_stages import client_blocks, stage_blocks
-from sidecar.envelope.wording import UNKNOWN, plain, say, say_list, say_load
+from sidecar.envelope.wording import say, say_load
 from sidecar.model.budget import Binding
 from sidecar.model.envelope import Criterion, Envelope, Finding
+from sidecar.telling.figures import UNKNOWN, plain, say_list
 
 CRITERIA: dict[Criterion, tuple[str, Unit | None]] = {
     Criterion.COMPLETES: ("requests that failed", Unit.SHARE),

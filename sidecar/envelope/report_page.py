@@ -15,10 +15,12 @@ from sidecar.envelope.document import (
     Table,
 )
 from sidecar.envelope.figures import BY_NAME, LATENCY_LABELS, QUANTILES, find_stage, repeats_of
-from sidecar.envelope.plot import Level, Mark, Plot, Series, draw, escape
+from sidecar.envelope.plot import Level, Mark, Plot, Series, draw
 from sidecar.envelope.report import build_report
-from sidecar.envelope.wording import plain, say_load, say_unit
+from sidecar.envelope.wording import say_load, say_unit
 from sidecar.model.envelope import Envelope
+from sidecar.telling.figures import plain
+from sidecar.telling.markup import escape
 
 SHORT = 24
 """Characters of a cell that is not broken into lines."""

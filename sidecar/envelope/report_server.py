@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 
 from sidecar.envelope.document import MOST_COMMAND, MOST_NAME, Block, Command, Facts, Paragraph
 from sidecar.envelope.figures import Unit
-from sidecar.envelope.wording import UNKNOWN, plain, say, say_limit
+from sidecar.envelope.wording import say
 from sidecar.model.envelope import Envelope
 from sidecar.parse.secrets import hide_argv, hide_forms
+from sidecar.telling.figures import UNKNOWN, plain, say_limit
 
 
 def say_time(unix: float) -> str:

@@ -11,16 +11,9 @@ from sidecar.envelope.document import (
     Table,
 )
 from sidecar.envelope.figures import BY_NAME, Unit, repeats_of, whole_runs
-from sidecar.envelope.wording import (
-    UNKNOWN,
-    plain,
-    say,
-    say_list,
-    say_number,
-    say_repeats,
-    say_unit,
-)
+from sidecar.envelope.wording import say, say_repeats, say_unit
 from sidecar.model.envelope import Envelope, Stage, StageRun
+from sidecar.telling.figures import UNKNOWN, plain, say_list, say_number
 
 STAGE_COLUMNS = (
     ("preempt. per request", "preemptions_per_request"),

@@ -17,8 +17,8 @@ from sidecar.envelope.rules import (
     say_rollback,
     scope_of,
 )
-from sidecar.export.values import plain_text
 from sidecar.model.envelope import Envelope
+from sidecar.telling.plain import plain_text
 
 INTERVAL_S = 30
 SAMPLES = 50

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from sidecar.catalog import exported
 from sidecar.envelope.figures import Unit, find_stage
 from sidecar.envelope.matcher import Matcher, quote
-from sidecar.envelope.wording import plain, say, say_load, say_number
-from sidecar.export.values import plain_text
+from sidecar.envelope.wording import say, say_load
 from sidecar.model.envelope import Drift, Envelope
 from sidecar.model.vocabulary import Severity
 from sidecar.parse.secrets import hide_forms
+from sidecar.telling.figures import plain, say_number
+from sidecar.telling.plain import plain_text
 
 OTHER_SERVER = (Drift.VERSION, Drift.MODEL, Drift.HARDWARE, Drift.CACHE, Drift.LIMITS)
 """What makes a server another one than that which was measured; the rest is its load."""

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sidecar.catalog.vllm_settings import SETTINGS
-from sidecar.envelope.wording import plain, say_limit
 from sidecar.model.envelope import Identity
 from sidecar.model.limits import FOUND_AT_START, Limit
 from sidecar.parse.secrets import hide_argv, hide_forms
+from sidecar.telling.figures import plain, say_limit
 
 CAPACITY = "capacity"
 MODEL = "model"

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from sidecar.catalog import exported, series_budget
 from sidecar.catalog import vllm_metrics as roles
-from sidecar.export.values import order_engine, plain_engine
 from sidecar.model.budget import Budget
 from sidecar.model.readings import Gpu, Histogram
 from sidecar.model.report import EvidenceKey, Report
 from sidecar.model.window import EngineWindow, Spread, Window
+from sidecar.telling.plain import order_engine, plain_engine
 
 Row = tuple[tuple[str, ...], float | None]
 """Label values in the family's order, and the value; None is not measured and not shown."""

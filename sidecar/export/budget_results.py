@@ -4,11 +4,12 @@ from collections.abc import Mapping
 
 from sidecar.catalog import vllm_metrics as roles
 from sidecar.derive.placement import find_placement
-from sidecar.export.values import Json, number, numbers, order_engine, plain_engine, plain_words
+from sidecar.export.values import Json, number, numbers
 from sidecar.model.advice import Advice, Step
 from sidecar.model.budget import Budget, GpuBudget, Lengths
 from sidecar.model.limits import Limit, Limits
 from sidecar.model.window import EngineWindow, Spread, Window
+from sidecar.telling.plain import order_engine, plain_engine, plain_words
 
 
 def spread_result(spread: Spread) -> dict[str, Json]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from sidecar.export.bounded import Row, Scene
-from sidecar.export.values import plain_text
+from sidecar.telling.plain import plain_text
 
 
 def info_rows(scene: Scene) -> Iterator[Row]:

@@ -19,9 +19,10 @@ from sidecar.catalog.source_faults import SHOWN_AS, SOURCE_FAULTS
 from sidecar.derive import latency
 from sidecar.export import budget_rows, envelope_rows, host_rows
 from sidecar.export.bounded import Row, Rows, Scene, set_scene
-from sidecar.export.values import finite, plain_text
+from sidecar.export.values import finite
 from sidecar.model.report import EvidenceKey, Report, SourceStatus
 from sidecar.model.vocabulary import Fault, Source
+from sidecar.telling.plain import plain_text
 
 GZIP_LEVEL = 5
 PROCESS_NAMES = frozenset(name.removesuffix("_total") for name in exported.PROCESS_FAMILIES)

@@ -17,13 +17,14 @@ from sidecar.export.budget_results import (
     limits_result,
     placement_result,
 )
-from sidecar.export.values import Json, number, numbers, order_engine, plain_engine, plain_text
+from sidecar.export.values import Json, number, numbers
 from sidecar.model.evidence import Evidence, Parties
 from sidecar.model.readings import CgroupReading, Gpu
 from sidecar.model.report import HostOutlook, ProcessCount, Report, SourceStatus
 from sidecar.model.verdict import CauseFound, Judgement
 from sidecar.model.vocabulary import Cause, Party, Source, Verdict
 from sidecar.model.window import EngineWindow, Window
+from sidecar.telling.plain import order_engine, plain_engine, plain_text
 
 
 def encode(value: Json) -> str:

@@ -1,40 +1,13 @@
-"""Numbers and texts as our results and series may hold them: finite, short, printable."""
+"""Numbers as our results and series may hold them: finite and rounded."""
 
 import math
-import re
 from collections.abc import Mapping
-
-from sidecar.catalog.exported import OTHER
 
 DECIMALS = 6
 EXACT = 2**53
 """Up to here every whole number is a float of its own (IEEE 754 binary64)."""
-ENGINE_NAME = re.compile(r"[0-9A-Za-z_.-]{1,32}", re.ASCII)
-MAX_TEXT = 64
-MAX_WORDS = 500
-"""Characters of one of our own sentences."""
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
-
-
-def plain_engine(name: str) -> str:
-    """The engine's name if it is a short plain word, else ``other``."""
-    return name if ENGINE_NAME.fullmatch(name) else OTHER
-
-
-def plain_text(text: str) -> str:
-    """At most ``MAX_TEXT`` printable characters of a text; ``?`` for those that are not."""
-    return "".join(char if char.isprintable() else "?" for char in text[:MAX_TEXT])
-
-
-def plain_words(text: str, most: int = MAX_WORDS) -> str:
-    """A sentence of ours, cut to ``most`` printable characters."""
-    return "".join(char if char.isprintable() else "?" for char in text[:most])
-
-
-def order_engine(name: str) -> tuple[int, str]:
-    """A sort key that puts 2 before 10."""
-    return len(name), name
 
 
 def finite(value: float | None) -> float | None:

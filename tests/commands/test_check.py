@@ -12,22 +12,19 @@ from typing import Any
 import pytest
 
 from sidecar import cli
-from sidecar.commands.check import (
+from sidecar.commands.check import ATTEMPT_WORDS, WAY_WORDS, Finding, as_json, as_text
+from sidecar.model.readings import CgroupReading, Witness
+from sidecar.model.vocabulary import Cause, Fault, Source, Way
+from sidecar.sources.cgroup_places.attempt import Attempt
+from sidecar.telling.blind_spots import (
     ABSENT_WORDS,
-    ATTEMPT_WORDS,
     ELSEWHERE,
     FAULT_WORDS,
     REMEDIES,
     RIGHTS,
-    WAY_WORDS,
-    Finding,
     Right,
-    as_json,
-    as_text,
+    Standpoint,
 )
-from sidecar.model.readings import CgroupReading, Witness
-from sidecar.model.vocabulary import Cause, Fault, Source, Way
-from sidecar.sources.cgroup_places.attempt import Attempt
 from tests.fakes.cgroup_tree import CgroupTree
 from tests.fakes.patience import until
 from tests.fakes.vllm_server import FakeVllm, fake_vllm
@@ -182,7 +179,7 @@ def cgroup(path: str, version: int = 2, witness: Witness | None = None) -> dict[
 
 
 def closed(attempt: Attempt) -> dict[str, Any]:
-    return {"sources": {Source.CGROUP: Fault.DENIED}, "attempts": {Way.PID: attempt}}
+    return {"sources": {Source.CGROUP: Fault.DENIED}, "outside": attempt is Attempt.OUTSIDE}
 
 
 def pod(fault: Fault | None, *, in_cluster: bool) -> dict[str, Any]:
@@ -215,7 +212,7 @@ def pod(fault: Fault | None, *, in_cluster: bool) -> dict[str, Any]:
 def test_a_right_is_named_only_where_it_would_add_something(
     about: dict[str, Any], rights: list[str]
 ) -> None:
-    finding = Finding(observable={}, **about)
+    finding = Finding(observable={}, standpoint=Standpoint(**about))
     told: Any = as_json(finding)
     assert [row["right"] for row in told["rights"]] == rights
     lines = [line for line in as_text(finding) if line.startswith("right ")]
@@ -224,7 +221,7 @@ def test_a_right_is_named_only_where_it_would_add_something(
 
 def test_where_no_way_led_each_says_why() -> None:
     attempts = {Way.PID: Attempt.OUTSIDE, Way.PROCESS_ROOT: Attempt.DENIED}
-    lines = as_text(Finding(observable={}, sources={}, attempts=attempts))
+    lines = as_text(Finding(observable={}, standpoint=Standpoint({}), attempts=attempts))
     assert lines == [
         f"cgroup: not found by {WAY_WORDS[Way.PID]}: {ATTEMPT_WORDS[Attempt.OUTSIDE]}",
         f"cgroup: not found by {WAY_WORDS[Way.PROCESS_ROOT]}: {ATTEMPT_WORDS[Attempt.DENIED]}",

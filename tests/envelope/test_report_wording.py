@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from sidecar.envelope.figures import Repeats, Unit
 from sidecar.envelope.report_server import say_time
-from sidecar.envelope.wording import UNKNOWN, plain, say, say_list, say_repeats
+from sidecar.envelope.wording import say, say_repeats
+from sidecar.telling.figures import UNKNOWN, plain, say_list
 
 
 @pytest.mark.parametrize(

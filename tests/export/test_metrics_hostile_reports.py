@@ -13,9 +13,9 @@ from sidecar.catalog import exported, series_budget
 from sidecar.catalog.family import PREFIX, Label
 from sidecar.export.metrics import Exposition, Format
 from sidecar.export.results import encode, report_result
-from sidecar.export.sentences import window_line, window_text
-from sidecar.export.values import ENGINE_NAME
 from sidecar.model.report import Report
+from sidecar.telling.plain import ENGINE_NAME
+from sidecar.telling.sentences import window_line, window_text
 from tests.export.reports import EVIDENCE_KEYS
 from tests.strategies import REPORTS
 

@@ -9,13 +9,14 @@ import pytest
 from sidecar.catalog import vllm_metrics as roles
 from sidecar.derive import budgets
 from sidecar.export.results import encode, evidence_result, report_result, window_result
-from sidecar.export.values import number, plain_text
+from sidecar.export.values import number
 from sidecar.model.advice import Advice, Lever
 from sidecar.model.budget import Budget, GpuBudget
 from sidecar.model.evidence import Parties
 from sidecar.model.readings import Histogram
 from sidecar.model.vocabulary import Cause, LimitOwner, Party, Verdict
 from sidecar.model.window import EngineWindow, Spread
+from sidecar.telling.plain import plain_text
 from tests.export.reports import GIB, START, make_judgement, make_report
 
 

@@ -5,15 +5,6 @@ from dataclasses import replace
 import pytest
 
 from sidecar.catalog import signals
-from sidecar.export.sentences import (
-    MAX_LINE,
-    SIGNAL_WORDS,
-    iso_time,
-    lever_lines,
-    say_found,
-    window_line,
-    window_text,
-)
 from sidecar.model.advice import Advice, Lever
 from sidecar.model.evidence import Evidence, Parties
 from sidecar.model.vocabulary import (
@@ -24,6 +15,15 @@ from sidecar.model.vocabulary import (
     Party,
     Source,
     Verdict,
+)
+from sidecar.telling.figures import iso_time
+from sidecar.telling.sentences import (
+    MAX_LINE,
+    SIGNAL_WORDS,
+    lever_lines,
+    say_found,
+    window_line,
+    window_text,
 )
 from tests.export.reports import AT, make_causes, make_judgement
 

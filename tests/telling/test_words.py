@@ -2,9 +2,9 @@
 
 import pytest
 
-from sidecar.catalog.words import CAUSES, KINDS, LEVERS, say_kind
 from sidecar.model.advice import Lever
 from sidecar.model.vocabulary import Cause, Kind
+from sidecar.telling.words import CAUSES, KINDS, LEVERS, say_kind
 
 
 @pytest.mark.parametrize("cause", Cause)

@@ -1,15 +1,11 @@
 """Judgements as lines for people: plain words and counts, never a line of a log."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 
 from sidecar.catalog import signals
 from sidecar.catalog import vllm_metrics as roles
-from sidecar.catalog.words import LEVERS, say_kind
 from sidecar.derive import latency
 from sidecar.derive.placement import Placement, find_placement
-from sidecar.export.values import plain_words
 from sidecar.model.advice import Advice, Lever
 from sidecar.model.evidence import Evidence
 from sidecar.model.verdict import CauseFound, Judgement
@@ -23,6 +19,9 @@ from sidecar.model.vocabulary import (
     Verdict,
 )
 from sidecar.model.window import Window
+from sidecar.telling.figures import count_of, iso_time, say_list
+from sidecar.telling.plain import plain_words
+from sidecar.telling.words import LEVERS, say_kind
 
 MAX_LINE = 2_000
 """Characters of a line about a lever."""
@@ -60,27 +59,6 @@ PLACEMENT_WORDS: Mapping[Placement, str] = {
     Placement.IDLE_WHILE_SERVING: "tokens flow, but no GPU that holds the server shows any work",
     Placement.MEMORY_ELSEWHERE: "the server is on other GPUs than those it was given",
 }
-
-
-def iso_time(unix: float) -> str:
-    """The moment in UTC to the second; ``?`` outside the calendar."""
-    try:
-        return datetime.fromtimestamp(math.floor(unix), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (ValueError, OverflowError, OSError):
-        return "?"
-
-
-def count_of(count: float, noun: str) -> str:
-    """A count with its noun, in the plural unless it is one."""
-    return f"{count:.6g} {noun}{'' if count == 1 else 's'}"
-
-
-def join_words(words: Iterable[str]) -> str:
-    """Words as a list in a sentence."""
-    listed = list(words)
-    return (
-        " and ".join((", ".join(listed[:-1]), listed[-1])) if len(listed) > 1 else "".join(listed)
-    )
 
 
 def list_peaks(window: Window, role: str) -> list[float]:
@@ -153,7 +131,7 @@ def say_records(evidence: Iterable[Evidence]) -> Iterator[str]:
             killed.append(PARTY_WORDS[parties.victim])
     for (owner, trigger), killed in victims.items():
         asked = "" if trigger is None else f" when {PARTY_WORDS[trigger]} asked for memory"
-        yield f"the kernel killed {join_words(dict.fromkeys(killed))}{OWNER_WORDS[owner]}{asked}"
+        yield f"the kernel killed {say_list(list(dict.fromkeys(killed)))}{OWNER_WORDS[owner]}{asked}"
 
 
 NOT_EVERYWHERE = frozenset({Source.KUBERNETES, Source.NVML})
@@ -183,7 +161,7 @@ def say_unknown(judgement: Judgement) -> str:
     if window.blind:
         return f"vLLM answered but showed no series that is known{why}"
     if hidden:
-        return f"nothing was seen, but {join_words(hidden)} could not have been{why}"
+        return f"nothing was seen, but {say_list(hidden)} could not have been{why}"
     return f"too little was seen to judge{why}"
 
 
@@ -191,7 +169,7 @@ def say_none(judgement: Judgement) -> str:
     """That nothing was seen, what could not have been, and the work that was done meanwhile."""
     window = judgement.window
     hidden = [cause.value for cause in Cause if not judgement.observable.get(cause, False)]
-    blind = f" ({join_words(hidden)} cannot be observed from here)" if hidden else ""
+    blind = f" ({say_list(hidden)} cannot be observed from here)" if hidden else ""
     counts = [latency.count_finished(engine) for engine in window.engines.values()]
     done = [count for count in counts if count is not None]
     work = f"; {count_of(sum(done), 'request')} finished" if done else ""
@@ -207,7 +185,7 @@ def explain(judgement: Judgement) -> str:
     if judgement.verdict is Verdict.UNKNOWN or first is None:
         return say_unknown(judgement)
     others = [found.cause.value for found in judgement.causes if found is not first]
-    also = f"; also {join_words(others)}" if others else ""
+    also = f"; also {say_list(others)}" if others else ""
     return say_cause(window, first) + also
 
 

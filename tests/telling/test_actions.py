@@ -2,8 +2,8 @@
 
 import pytest
 
-from sidecar.catalog.actions import ACTIONS, action_for
 from sidecar.model.vocabulary import Cause, Kind
+from sidecar.telling.actions import ACTIONS, action_for
 
 
 @pytest.mark.parametrize("cause", Cause)
