@@ -18,17 +18,20 @@ from sidecar.clock import ClockLike
 from sidecar.config import Settings, read_cluster, split_listen
 from sidecar.envelope_file import load_envelope
 from sidecar.export.http import HttpServer, find_web_file
-from sidecar.export.metrics import Exposition
+from sidecar.export.metrics import Exposition, read_version
 from sidecar.export.pages import Views
+from sidecar.history.past import Past
+from sidecar.history_folder import HistoryFolder
 from sidecar.model.samples import Instant, Tick
 from sidecar.model.saved_state import Checkpoint
 from sidecar.model.vocabulary import Source
+from sidecar.page.shown import Place
 from sidecar.pipeline import Pipeline, Step
 from sidecar.reload import Reloader, Reloads
 from sidecar.sources.base import SourceLike
 from sidecar.state_file import StateFile
 from sidecar.ticker import Ticker
-from sidecar.wiring import asked_for, build_sources
+from sidecar.wiring import asked_for, build_sources, is_here
 
 OPEN_LIMIT_S = 2.0
 CLOSE_LIMIT_S = 0.5
@@ -112,14 +115,23 @@ async def run(
         ConfigError: the listen address or the folder for the state cannot be had, a place of the
             log is of no known form, or the web configuration cannot be honoured.
     """
-    board = Board(clock=clock, interval_s=settings.interval)
+    place = Place(
+        settings.interval,
+        settings.window,
+        in_cluster=read_cluster().host is not None,
+        is_here=is_here(settings),
+        version=read_version(),
+    )
+    board = Board(clock=clock, place=place, past=Past(settings.history))
     pipeline = Pipeline(
         window_s=settings.window,
         policy=Policy(max_preemptions_per_request=settings.max_preemptions_per_request),
         configured=asked_for(settings),
     )
 
-    keeper = Keeper(pipeline, state_file(settings), complain)
+    file = state_file(settings)
+    keeper = Keeper(pipeline, file, complain)
+    folder = None if file is None else HistoryFolder(file.path.with_suffix(".windows"), complain)
     checkpoint = await keeper.restore(clock.now())
     if tape is None:
         built = build_sources(settings, clock, checkpoint)
@@ -137,13 +149,13 @@ async def run(
             await tape.note_windows(step.closed)
         await keeper.keep(tick.at)
         board.post(step)
+        if step.closed and folder is not None:
+            await folder.save(board.past.archive)
         observe(step)
 
     exposition = Exposition(EVIDENCE, max_engines=settings.max_engines)
     server = HttpServer(
-        Views(
-            report=lambda: board.report, windows=lambda: tuple(board.windows), alive=board.is_alive
-        ),
+        Views(lambda: board.report, board.past.archive.last, board.is_alive, board.page),
         exposition,
         web_file=find_web_file(settings.web_config_file, clock, complain),
         complain=complain,
@@ -167,6 +179,9 @@ async def run(
         stack.push_async_callback(server.stop, 0.5)
         listening(host, port)
         stack.callback(keeper.close)
+        if folder is not None:
+            stack.callback(folder.close)
+            await folder.load(board.past)
         stack.push_async_callback(close_all, sources)
         await unless(stop, open_all(sources))
         async with beside(reloader.run(reloads or Reloads(lambda: settings))):

@@ -1,35 +1,33 @@
-"""What the daemon shows: its latest report, with what is known beside the pipeline, and the last windows."""
+"""What the daemon shows: its latest report, with what is known beside the pipeline, and the past."""
 
-from collections import deque
 from dataclasses import dataclass, field, replace
 
 from sidecar.clock import ClockLike
 from sidecar.envelope.live import compare_live
 from sidecar.export.results import encode, window_result
+from sidecar.history.past import Past
 from sidecar.model.envelope import Envelope
 from sidecar.model.report import STANDS_STILL, ReloadStatus, Report
+from sidecar.page.document import write_page, write_waiting
+from sidecar.page.shown import Place, Shown, Span, fitting_span
 from sidecar.pipeline import Step
-
-KEPT_WINDOWS = 1000
-KEPT_CHARACTERS = 4 * 1024 * 1024
-"""A window of one engine has 1,500 characters, one of 64 engines 30,000."""
 
 
 @dataclass(slots=True)
 class Board:
-    """The latest report and the last windows: what the HTTP server may look at.
+    """The latest report and the closed windows before it: what the HTTP server may look at.
 
-    ``envelope``: the measured one that the server is held against, if there is one.
+    ``place``: where we run. ``envelope``: the measured one that the server is held against, if there is one.
     """
 
     clock: ClockLike
-    interval_s: float
+    place: Place
     report: Report | None = None
-    windows: deque[str] = field(default_factory=deque)
-    characters: int = 0
+    past: Past = field(default_factory=Past)
     last_tick: float | None = None
     reload: ReloadStatus | None = None
     envelope: Envelope | None = None
+    written: tuple[object, str] | None = None
 
     def complete(self, step: Step) -> Step:
         """A step with what is known beside the pipeline: the last reload, and the measured envelope."""
@@ -41,7 +39,8 @@ class Board:
         """Replace what is shown."""
         self.report = step.report
         for judgement in step.closed:
-            self.keep(encode(window_result(judgement)))
+            result = window_result(judgement)
+            self.past.add(result, encode(result))
         self.last_tick = self.clock.now().monotonic
 
     def show_reload(self, status: ReloadStatus) -> None:
@@ -50,15 +49,21 @@ class Board:
         if self.report is not None:
             self.report = replace(self.report, reload=status)
 
-    def keep(self, window: str) -> None:
-        """Keep a closed window as its text, and forget the oldest beyond the bounds."""
-        self.windows.append(window)
-        self.characters += len(window)
-        while len(self.windows) > KEPT_WINDOWS or self.characters > KEPT_CHARACTERS:
-            self.characters -= len(self.windows.popleft())
+    def page(self, asked: Span | None) -> str:
+        """The page for people. The same for all who ask between two ticks: it costs milliseconds."""
+        report, now = self.report, self.clock.now()
+        if report is None:
+            return write_waiting(self.place.interval_s)
+        alive = self.is_alive()
+        span = asked or fitting_span(self.past.timeline, now.unix)
+        key = (span, report.at, report.reload, alive)
+        if self.written is None or self.written[0] != key:
+            shown = Shown(report, self.past.timeline, self.place, now.unix, alive=alive)
+            self.written = (key, write_page(shown, span))
+        return self.written[1]
 
     def is_alive(self) -> bool:
         """Whether the last tick is young enough."""
         if self.last_tick is None:
             return False
-        return self.clock.now().monotonic - self.last_tick < STANDS_STILL * self.interval_s
+        return self.clock.now().monotonic - self.last_tick < STANDS_STILL * self.place.interval_s

@@ -43,6 +43,7 @@ RUN_OPTIONS: tuple[tuple[str, str, str], ...] = (
     ),
     ("gpu", "auto|off|INDEX,...", "GPUs to watch (default auto)"),
     ("state-dir", "PATH", "keep what was counted and read over our own restart"),
+    ("history", "TIME", "how long closed windows are kept (default 24h)"),
     ("envelope", "FILE", "a measured envelope: is the server still within it?"),
     ("max-preemptions-per-request", "N", "tolerated preemptions per request (default 0.01)"),
     ("max-engines", "N", "engines shown apart, 1 to 64 (default 64)"),
@@ -142,6 +143,9 @@ def build_parser() -> Parser:
         type=float,
         help="default: as recorded, else 0.01",
     )
+    replay.add_argument(
+        "--html", metavar="FILE", type=Path, help="write the status page of its end, too"
+    )
     add_output(replay)
 
     capture = commands.add_parser(
@@ -216,6 +220,7 @@ def run_replay(arguments: argparse.Namespace) -> int:
         window_s=arguments.window,
         tolerance=arguments.max_preemptions_per_request,
         output=arguments.output,
+        page=arguments.html,
     )
 
 

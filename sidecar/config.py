@@ -141,6 +141,10 @@ class Settings(BaseSettings):
     """Folder in which the state outlives our own restart: how far logs were read, what was counted.
     Default none: counters begin at 0 and logs at their end."""
 
+    history: Seconds = 24 * 3600.0
+    """How long closed windows are kept, for the page and ``/api/windows``: in a few megabytes at most, and
+    over our own restart where there is a ``state_dir``."""
+
     cgroup: str = "auto"
     """``auto``: the server's, by its pid; ``off``; or the directory of a memory cgroup, its name, or a
     container's id as Kubernetes and docker print it (``containerd://...``)."""

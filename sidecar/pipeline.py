@@ -257,6 +257,7 @@ class Pipeline:
             ),
             log=server.log,
             found=metrics.found if metrics is not None else frozenset(),
+            names=metrics.names if metrics is not None else {},
             info=server.info(),
             nvml=server.nvml if server.sources[Source.NVML].up else None,
             cgroup=cgroup,

@@ -70,6 +70,7 @@ COMPONENTS: dict[str, Callable[[], bool]] = {
     "systemd": lambda: (
         Path("/lib/systemd/systemd").exists() and shutil.which("systemd-analyze") is not None
     ),
+    "chromium": lambda: shutil.which("chromium") is not None,
     "podman": lambda: all(shutil.which(name) for name in ("podman", "runc")),
     "image_base": can_be_made,
     "kubectl": lambda: shutil.which("kubectl") is not None,

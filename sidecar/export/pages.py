@@ -4,6 +4,7 @@ They show the latest frozen report and never wait for anything of ours. Answers 
 was asked.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,9 +15,12 @@ from aiohttp.payload import Payload
 from sidecar.export.metrics import Exposition, accepts_gzip, choose_format
 from sidecar.export.results import encode, report_result
 from sidecar.model.report import Report
+from sidecar.page.document import POLICY
+from sidecar.page.shown import SPANS, Span
 
 DEFAULT_WINDOWS = 100
 MAX_WINDOWS = 1_000
+MOMENT = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?", re.ASCII)
 
 HEADERS = {
     "Server": "vllm-sidecar",
@@ -32,34 +36,22 @@ PIECE_BYTES = 64 * 1024
 TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"
 HTML = "text/html; charset=utf-8"
-PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head><meta charset="utf-8"><title>vllm-sidecar</title></head>
-<body>
-<h1>vllm-sidecar</h1>
-<ul>
-<li><a href="/metrics">/metrics</a>: for Prometheus</li>
-<li><a href="/api/report">/api/report</a>: what is known now</li>
-<li><a href="/api/windows">/api/windows</a>: the last windows, newest last (limit=N)</li>
-<li><a href="/healthz">/healthz</a>: this process and its clock live</li>
-<li><a href="/readyz">/readyz</a>: a first window is closed and the clock is on time</li>
-</ul>
-</body>
-</html>
-"""
 
 
 @dataclass(frozen=True, slots=True)
 class Views:
     """What the server may look at; each call returns at once.
 
-    ``report``: the latest, None before the first tick. ``windows``: the last closed ones as
-    JSON, newest last. ``alive``: whether the last tick is younger than three intervals.
+    ``report``: the latest, None before the first tick. ``windows``: so many of the last closed ones
+    that ended before a moment, as JSON, newest last. ``alive``: whether the last tick is younger than
+    three intervals. ``page``: what people look at, so far back; None: as far as
+    fits what is known.
     """
 
     report: Callable[[], Report | None]
-    windows: Callable[[], Sequence[str]]
+    windows: Callable[[int, float | None], Sequence[str]]
     alive: Callable[[], bool]
+    page: Callable[[Span | None], str]
 
 
 class Pieces(Payload):
@@ -106,6 +98,13 @@ def read_limit(given: Sequence[str]) -> int | None:
     return min(int(text), MAX_WINDOWS) or None
 
 
+def read_moment(given: Sequence[str]) -> float | None:
+    """Unix seconds, with a fraction or without; None if it is no such number."""
+    if len(given) != 1 or MOMENT.fullmatch(given[0]) is None:
+        return None
+    return float(given[0])
+
+
 class Pages:
     """Every path and its answer, from the views alone."""
 
@@ -128,9 +127,13 @@ class Pages:
         page = self.paths.get(request.path)
         return refuse(404, "no such page") if page is None else page(request)
 
-    def show_page(self, _request: web.BaseRequest) -> web.Response:
-        """Links for people."""
-        return answer(200, PAGE, HTML)
+    def show_page(self, request: web.BaseRequest) -> web.Response:
+        """What people look at."""
+        given = request.query.getall("span", [])
+        span = next((one for one in SPANS if [one.word] == given), None)
+        if given and span is None:
+            return refuse(400, f"span must be one of {', '.join(one.word for one in SPANS)}")
+        return answer(200, self.views.page(span), HTML, {"Content-Security-Policy": POLICY})
 
     def show_metrics(self, request: web.BaseRequest) -> web.Response:
         """The latest report as an exposition."""
@@ -161,11 +164,15 @@ class Pages:
         return answer(200, "ready\n")
 
     def show_windows(self, request: web.BaseRequest) -> web.Response:
-        """The last closed windows."""
+        """The last closed windows, or the last ones before a moment."""
         limit = read_limit(request.query.getall("limit", []))
         if limit is None:
             return refuse(400, "limit must be a whole number from 1")
-        return answer(200, f"[{','.join(self.views.windows()[-limit:])}]", JSON)
+        given = request.query.getall("before", [])
+        before = read_moment(given)
+        if given and before is None:
+            return refuse(400, "before must be unix seconds")
+        return answer(200, f"[{','.join(self.views.windows(limit, before))}]", JSON)
 
     def show_report(self, _request: web.BaseRequest) -> web.Response:
         """All that is known now."""

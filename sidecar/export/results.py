@@ -247,6 +247,9 @@ def report_result(report: Report) -> dict[str, Json]:
             }
         ),
         "found": [role.role for role in roles.ROLES if role.role in report.found],
+        "names": {
+            role.role: report.names[role.role] for role in roles.ROLES if role.role in report.names
+        },
         "info": {
             name: plain_text(report.info[name]) for name in INFO_LABELS if name in report.info
         },

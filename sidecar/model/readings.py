@@ -31,6 +31,7 @@ class MetricsReading:
 
     ``naming`` is the prefix this server uses, None if no vLLM series was recognised.
     ``found`` holds the roles that this exposition offers; a role not in it is *not found*, never 0.
+    ``names``: what this server calls them, a counter's ``_total`` and a histogram's parts left out.
     ``idle_v0`` marks a V0 server before its first request, which shows its configuration only.
     ``layout`` changes when other series are there than before.
     ``epoch`` are marks that change when the server restarts: process start and ``_created`` times.
@@ -39,6 +40,7 @@ class MetricsReading:
     naming: str | None
     found: frozenset[str]
     engines: Mapping[str, EngineReading]
+    names: Mapping[str, str] = field(default_factory=dict)
     idle_v0: bool = False
     generation: str | None = None
     epoch: Mapping[str, float] = field(default_factory=dict)

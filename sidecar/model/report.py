@@ -113,6 +113,7 @@ class Report:
     ``verdict``: the last closed window's, or that of ``urgent`` if there is any.
     ``alerts``: the severity of each cause's running episode; absent when it has none.
     ``last_evidence``: unix time of the last evidence for each cause.
+    ``found``: the roles that vLLM's metrics offer. ``names``: what this server calls them.
     ``kernel_lost``: records of the kernel log that were gone before they were read; None: never read.
     ``envelope``: None where the server is held against none.
     ``reload``: None where no settings are read again, as in a replay.
@@ -134,6 +135,7 @@ class Report:
     clock: ClockStatus
     log: LogStatus
     found: frozenset[str]
+    names: Mapping[str, str] = field(default_factory=dict)
     info: Mapping[str, str] = field(default_factory=dict)
     nvml: NvmlReading | None = None
     cgroup: CgroupReading | None = None

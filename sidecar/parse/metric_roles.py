@@ -79,6 +79,7 @@ def index_names() -> dict[str, tuple[str, int, Part]]:
 NAME_INDEX = index_names()
 PARTS_OF = dict.fromkeys(names.WAITING_REASONS.values(), names.WAITING_BY_REASON)
 """Values that a label of one family keeps apart -> the role of that family."""
+NAMES_OF = {role.role: role.names for role in ROLES}
 SHAPES = {role.role: role.shape for role in ROLES} | dict.fromkeys(PARTS_OF, Shape.GAUGE)
 
 
@@ -208,7 +209,7 @@ class Layout:
     series: Sequence[Series]
     naming: str | None = None
     engines: Mapping[str, EngineLayout] = field(default_factory=dict)
-    found: frozenset[str] = frozenset()
+    names: Mapping[str, str] = field(default_factory=dict)
     idle_v0: bool = False
     generation: str | None = None
     epoch: Mapping[str, int] = field(default_factory=dict)
@@ -220,7 +221,8 @@ class Layout:
         """The reading with the numbers of one scrape."""
         return MetricsReading(
             naming=self.naming,
-            found=self.found,
+            found=frozenset(self.names),
+            names=self.names,
             engines={name: engine.reading(numbers) for name, engine in self.engines.items()},
             idle_v0=self.idle_v0,
             generation=self.generation,
@@ -327,11 +329,11 @@ def lay_out(series: Sequence[Series], engines_of: Callable[[set[str]], Sequence[
         series=series,
         naming=naming,
         engines=engines,
-        found=frozenset(
-            PARTS_OF.get(role, role)
+        names={
+            PARTS_OF.get(role, role): naming + NAMES_OF[PARTS_OF.get(role, role)][used[role]]
             for engine in engines.values()
             for role in (*engine.values, *engine.histograms)
-        ),
+        },
         idle_v0=bool(config)
         and all(one.role == names.CONFIG_INFO and one.engine is None for _, one in ours),
         generation="v1" if any(one.engine is not None for _, one in ours) else None,

@@ -162,7 +162,7 @@ def say_darkness(standpoint: Standpoint, cause: Cause) -> str:
     dark = []
     for source in SHOWN_BY[cause]:
         if source not in standpoint.sources:
-            dark.append(f"{source.value} is not asked")
+            dark.append(f"{source.value} is not read")
         elif (fault := standpoint.sources[source]) is not None:
             dark.append(f"{source.value}: {say_fault(source, fault)}")
     return "; ".join(dark)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 _SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
-
+_TIMES = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
 UNKNOWN = "-"
 """What stands where nobody could measure."""
 
@@ -37,6 +37,18 @@ def say_bytes(value: float) -> str:
     return f"{say_number(value)} B"
 
 
+def say_duration(seconds: float) -> str:
+    """A length of time in its two largest units."""
+    if not math.isfinite(seconds) or seconds >= 1e9:  # noqa: PLR2004 - no time of ours
+        return UNKNOWN
+    whole = max(0, round(seconds))
+    for size, name, part_size, part in _TIMES:
+        if whole >= size:
+            rest = whole % size // part_size
+            return f"{whole // size} {name}" + (f" {rest} {part}" if rest else "")
+    return f"{whole} s"
+
+
 def say_limit(value: float) -> str:
     """A limit as it is set: whole, without commas."""
     return f"{value:.0f}" if float(value).is_integer() and abs(value) < 1e18 else f"{value:.6g}"  # noqa: PLR2004
@@ -61,6 +73,11 @@ def iso_time(unix: float) -> str:
         return datetime.fromtimestamp(math.floor(unix), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (ValueError, OverflowError, OSError):
         return "?"
+
+
+def clock_time(unix: float) -> str:
+    """The time of the day in UTC; ``?`` outside the calendar."""
+    return iso_time(unix)[11:19] or "?"
 
 
 def count_of(count: float, noun: str) -> str:

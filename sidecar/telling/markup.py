@@ -20,11 +20,11 @@ def join(parts: Iterable[str]) -> Markup:
     return Markup("".join(map(escape, parts)))
 
 
-VOID = frozenset({"meta", "path", "rect", "br", "link"})
-"""Elements that hold nothing."""
+VOID = frozenset({"meta", "link"})
+"""Elements of HTML that hold nothing and have no end."""
 
 
-def element(name: str, *inside: str, **attributes: str | float | None) -> Markup:
+def element(name: str, /, *inside: str, **attributes: str | float | None) -> Markup:
     """An element; an attribute that is None is left out.
 
     Of an attribute's name ``_`` becomes ``-``, and a ``_`` at its end goes (``class_``).
@@ -35,5 +35,5 @@ def element(name: str, *inside: str, **attributes: str | float | None) -> Markup
         if value is not None
     )
     if name in VOID:
-        return Markup(f"<{name}{told}>" if name in {"meta", "br", "link"} else f"<{name}{told}/>")
+        return Markup(f"<{name}{told}>")
     return Markup(f"<{name}{told}>{join(inside)}</{name}>")

@@ -1,4 +1,4 @@
-"""What each cause and kind means, in plain words: the one home of these words.
+"""What each verdict, cause, kind, state and lever means, in plain words: the one home of these words.
 
 They are said of a window and of a log alike, so they claim no more than both can show.
 """
@@ -6,14 +6,26 @@ They are said of a window and of a log alike, so they claim no more than both ca
 from collections.abc import Mapping
 
 from sidecar.model.advice import Lever
-from sidecar.model.vocabulary import Cause, Kind
+from sidecar.model.vocabulary import Cause, Kind, ServerState, Verdict
 
 CAUSES: Mapping[Cause, str] = {
     Cause.HOST_OOM: "host memory ran out",
-    Cause.CUDA_OOM: "GPU memory ran out",
+    Cause.CUDA_OOM: "GPU memory did not suffice",
     Cause.ENGINE_FAILURE: "the engine or a worker died, with no memory cause shown",
     Cause.STALLED: "requests were there, but no token moved",
     Cause.PREEMPTION: "the KV cache was too small for the load; requests were set back and redone",
+}
+NO_CAUSE: Mapping[Verdict, str] = {
+    Verdict.NONE: "no trouble was seen",
+    Verdict.UNKNOWN: "too little is seen to judge",
+}
+STATES: Mapping[ServerState, str] = {
+    ServerState.STARTING: "starting",
+    ServerState.SERVING: "serving",
+    ServerState.SLEEPING: "sleeping (put to sleep, it gave its GPU memory back)",
+    ServerState.STOPPED: "stopped by somebody's wish",
+    ServerState.DEAD: "dead",
+    ServerState.UNKNOWN: "not known",
 }
 KINDS: Mapping[tuple[Cause, Kind], str] = {
     (Cause.HOST_OOM, Kind.CGROUP): "the kernel killed at the memory limit of the control group",
@@ -52,3 +64,8 @@ LEVERS: Mapping[Lever, str] = {
 def say_kind(cause: Cause, kind: Kind) -> str:
     """What a cause of this kind means; the cause's own words where the kind adds nothing."""
     return KINDS.get((cause, kind), CAUSES[cause])
+
+
+def say_verdict(verdict: Verdict) -> str:
+    """What a verdict means, without its kind."""
+    return NO_CAUSE.get(verdict) or CAUSES[Cause(verdict.value)]

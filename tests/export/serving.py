@@ -11,9 +11,9 @@ import bcrypt
 from sidecar.clock import Clock, ClockLike
 from sidecar.export.http import HttpServer
 from sidecar.export.metrics import Exposition
-from sidecar.export.pages import Views
 from sidecar.export.web_file import LOOK_S, WebFile
-from tests.export.reports import EVIDENCE_KEYS, make_report
+from tests.export.made_views import make_views
+from tests.export.reports import EVIDENCE_KEYS
 from tests.fakes.certificates import Pair
 from tests.fakes.clock import FakeClock
 from tests.fakes.patience import until
@@ -71,7 +71,7 @@ async def serving(
         complaints.append((event, fields["why"]))
 
     web_file = WebFile(config, clock or Clock(), complain)
-    views = Views(make_report, lambda: windows, lambda: True)
+    views = make_views(windows)
     server = HttpServer(views, Exposition(EVIDENCE_KEYS), web_file=web_file, complain=complain)
     try:
         port = await server.start("127.0.0.1", 0)

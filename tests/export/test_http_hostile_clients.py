@@ -13,9 +13,9 @@ from sidecar.errors import ConfigError
 from sidecar.export import connection, http
 from sidecar.export.http import HttpServer
 from sidecar.export.metrics import Exposition
-from sidecar.export.pages import Views
 from sidecar.export.results import encode, window_result
-from tests.export.reports import EVIDENCE_KEYS, make_judgement, make_report
+from tests.export.made_views import make_views
+from tests.export.reports import EVIDENCE_KEYS, make_judgement
 
 WINDOWS = [encode(window_result(make_judgement(engines=20)))] * 1000
 """As JSON some megabytes: more than the system's buffers take from a client that does not read."""
@@ -43,7 +43,7 @@ class Served:
 
 @pytest.fixture
 async def served() -> AsyncIterator[Served]:
-    views = Views(make_report, lambda: WINDOWS, lambda: True)
+    views = make_views(WINDOWS)
     server = HttpServer(views, Exposition(EVIDENCE_KEYS))
     yield Served(server, await server.start("127.0.0.1", 0))
     await server.stop(0.2)
@@ -233,7 +233,7 @@ def test_both_event_loops_refuse_a_connection_without_room_and_a_silent_one(
     make_loop: Callable[[], asyncio.AbstractEventLoop], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def ask_twice() -> tuple[bytes, bytes]:
-        server = HttpServer(Views(make_report, list, lambda: True), Exposition(EVIDENCE_KEYS))
+        server = HttpServer(make_views(), Exposition(EVIDENCE_KEYS))
         port = await server.start("127.0.0.1", 0)
         silent = await Served(server, port).ask(b"GET /metrics HTTP/1.1\r\nHost:")
         monkeypatch.setattr(http, "MAX_CONNECTIONS", 0)
@@ -264,7 +264,7 @@ async def test_a_page_that_fails_says_only_that(
     def fail() -> bool:
         raise RuntimeError("secret")
 
-    broken = Views(make_report, lambda: WINDOWS, fail)
+    broken = make_views(WINDOWS, alive=fail)
     monkeypatch.setattr(served.server.pages, "views", broken)
     heard: list[tuple[str, dict[str, str]]] = []
     served.server.complain = lambda event, **why: heard.append((event, why))
@@ -286,7 +286,7 @@ async def test_a_taken_port_is_one_clear_line(served: Served) -> None:
 
 @pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 99_999), ("203.0.113.1", 0), ("::zz", 1)])
 async def test_an_address_that_is_not_ours_is_one_clear_line(host: str, port: int) -> None:
-    views = Views(make_report, list, lambda: True)
+    views = make_views()
     with pytest.raises(ConfigError, match=r"^cannot listen on [^\n]+$"):
         await HttpServer(views, Exposition(EVIDENCE_KEYS)).start(host, port)
 
@@ -294,7 +294,7 @@ async def test_an_address_that_is_not_ours_is_one_clear_line(host: str, port: in
 @pytest.mark.component("ipv6")
 @pytest.mark.parametrize("host", ["::1", "[::1]"])
 async def test_ipv6_is_served(host: str) -> None:
-    server = HttpServer(Views(make_report, list, lambda: True), Exposition(EVIDENCE_KEYS))
+    server = HttpServer(make_views(), Exposition(EVIDENCE_KEYS))
     port = await server.start(host, 0)
     reader, writer = await asyncio.open_connection("::1", port)
     writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")

@@ -14,6 +14,8 @@ from sidecar.export.pages import PIECE_BYTES, Views
 from sidecar.export.results import encode, window_result
 from sidecar.model.report import Report
 from sidecar.model.vocabulary import Verdict
+from sidecar.page.document import POLICY
+from tests.export.made_views import make_views
 from tests.export.reports import EVIDENCE_KEYS, make_judgement, make_report
 
 
@@ -26,7 +28,10 @@ class Stage:
     alive: bool = True
 
     def views(self) -> Views:
-        return Views(lambda: self.report, lambda: self.windows, lambda: self.alive)
+        return replace(
+            make_views(report=lambda: self.report, alive=lambda: self.alive),
+            windows=lambda limit, before: self.windows[-limit:] if before is None else [],
+        )
 
 
 @dataclass
@@ -132,11 +137,39 @@ async def test_the_report_is_json(ask: Ask) -> None:
     assert json.loads((await ask("/api/report")).body)["state"] == "serving"
 
 
-async def test_the_page_links_to_the_others(ask: Ask) -> None:
-    answer = await ask("/")
+@pytest.mark.parametrize(
+    ("before", "count"), [("", 2), ("?before=1", 0), ("?limit=1&before=1764500000.5", 0)]
+)
+async def test_windows_before_a_moment_are_asked_for(
+    ask: Ask, stage: Stage, before: str, count: int
+) -> None:
+    stage.windows = [encode(window_result(make_judgement()))] * 2
+    assert len(json.loads((await ask(f"/api/windows{before}")).body)) == count
+
+
+@pytest.mark.parametrize("before", ["", "x", "-1", "1e9", "1&before=2", "9" * 13, "nan"])
+async def test_a_bad_moment_is_refused_in_one_line(ask: Ask, before: str) -> None:
+    answer = await ask(f"/api/windows?before={before}")
+    assert answer.status == 400
+    assert answer.body == b"before must be unix seconds\n"
+
+
+@pytest.mark.parametrize(
+    ("query", "span"),
+    [("", "fits"), ("?span=15m", "15m"), ("?span=6h", "6h"), ("?span=24h", "24h")],
+)
+async def test_the_page_is_of_the_span_that_is_asked_for(ask: Ask, query: str, span: str) -> None:
+    answer = await ask(f"/{query}")
     assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
-    for path in (b"/metrics", b"/api/report", b"/api/windows", b"/healthz", b"/readyz"):
-        assert b'href="%s"' % path in answer.body
+    assert answer.headers["Content-Security-Policy"] == POLICY
+    assert answer.body == f"<p>{span}</p>".encode()
+
+
+@pytest.mark.parametrize("span", ["", "2h", "1h&span=6h", "<script>"])
+async def test_a_bad_span_is_refused_in_one_line(ask: Ask, span: str) -> None:
+    answer = await ask(f"/?span={span}")
+    assert answer.status == 400
+    assert answer.body == b"span must be one of 15m, 1h, 6h, 24h\n"
 
 
 async def test_head_has_the_headers_without_the_body(ask: Ask) -> None:

@@ -13,9 +13,9 @@ from sidecar.export import web_file
 from sidecar.export.face import PLAIN
 from sidecar.export.http import HttpServer
 from sidecar.export.metrics import Exposition
-from sidecar.export.pages import Views
 from sidecar.export.web_file import LOOKS_UNTIL_RETRY, WebFile
-from tests.export.reports import EVIDENCE_KEYS, make_report
+from tests.export.made_views import make_views
+from tests.export.reports import EVIDENCE_KEYS
 from tests.export.serving import Served, advance, copy, hashed, put, serving, tls_section
 from tests.fakes.certificates import Authority, Pair
 from tests.fakes.clock import FakeClock
@@ -185,7 +185,7 @@ async def test_reloads_at_the_same_time_are_all_done(served: Served, path: Path)
 
 
 async def test_a_server_without_a_file_reloads_nothing() -> None:
-    views = Views(make_report, list, lambda: True)
+    views = make_views()
     server = HttpServer(views, Exposition(EVIDENCE_KEYS))
     await server.reload()
     assert server.face is PLAIN

@@ -15,7 +15,7 @@ def test_every_cause_is_shown_by_some_source() -> None:
 @pytest.mark.parametrize(
     ("sources", "cause", "said"),
     [
-        ({}, Cause.CUDA_OOM, "vllm_log is not asked"),
+        ({}, Cause.CUDA_OOM, "vllm_log is not read"),
         (
             {Source.CGROUP: Fault.ABSENT, Source.KERNEL_LOG: Fault.DENIED},
             Cause.HOST_OOM,

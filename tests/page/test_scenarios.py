@@ -1,0 +1,126 @@
+"""From the page of each scenario alone: what, since when, what shows it, what to do, what is unseen."""
+
+import re
+
+import pytest
+
+from sidecar.history.timeline import Timeline
+from sidecar.model.vocabulary import Cause, Source
+from sidecar.page.document import write_page
+from sidecar.page.shown import HOUR, SPANS, Shown, Span, fitting_span
+from sidecar.telling.sentences import explain, say_found
+from sidecar.telling.words import LEVERS, say_verdict
+from tests.page.reading import Page, read_page
+from tests.page.scenes import EXPECTED, all_scenarios, scene, stopped
+
+SECTIONS = (
+    "What to do",
+    "What shows it",
+    "The last 15 min",
+    "Budgets",
+    "Memory",
+    "What can be seen from here",
+)
+SIGNS = {
+    "preemption": "preemptions_counter",
+    "cuda_oom": "gpu_out_of_memory",
+    "host_oom": "oom_kill",
+    "engine_failure": "process_died",
+    "stalled": "no_progress",
+    "startup_rejection": "no_memory_for_cache_blocks",
+}
+
+
+def page_of(shown: Shown) -> Page:
+    return read_page(write_page(shown, fitting_span(shown.timeline, shown.now)))
+
+
+def test_every_scenario_has_a_page() -> None:
+    assert set(all_scenarios()) == set(EXPECTED)
+
+
+@pytest.mark.parametrize("scenario", EXPECTED)
+def test_the_page_says_what_is_wrong_since_when_and_what_to_do(scenario: str) -> None:
+    shown = scene(scenario)
+    page = page_of(shown)
+    report = shown.report
+    headline = say_verdict(EXPECTED[scenario])
+    assert page.headings[0] == ("h1", headline[:1].upper() + headline[1:])
+    assert [text for level, text in page.headings if level == "h2"] == list(SECTIONS)
+    assert re.search(r"Since 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", page.text)
+    assert f"Server {report.state.value}" in page.text
+    lever = LEVERS[report.advice.lever]
+    if scenario not in {"healthy", "unknown"}:
+        assert f"{lever[:1].upper()}{lever[1:]}." in page.text
+        assert f": {SIGNS[scenario]}" in page.text
+        assert report.advice.cost in page.text
+        assert all(reason in page.text for reason in report.advice.because)
+
+
+@pytest.mark.parametrize("scenario", EXPECTED)
+def test_the_page_speaks_the_words_of_the_terminal(scenario: str) -> None:
+    shown = scene(scenario)
+    last = shown.report.last_window
+    assert last is not None
+    urgent = "; ".join(say_found(found) for found in shown.report.urgent)
+    assert (urgent or explain(last)) in page_of(shown).text
+
+
+@pytest.mark.parametrize("scenario", EXPECTED)
+def test_every_cause_is_seen_or_says_why_not_and_what_would_show_it(scenario: str) -> None:
+    shown = scene(scenario)
+    text = page_of(shown).text.partition("What can be seen from here")[2]
+    for cause in Cause:
+        if shown.report.observable[cause]:
+            assert f"{cause.value} would be seen" in text
+        else:
+            assert re.search(f"{cause.value} would not be seen ?: .+? To see it: ", text)
+    for source in Source:
+        assert source.value in text
+
+
+@pytest.mark.parametrize("scenario", EXPECTED)
+@pytest.mark.parametrize("span", SPANS, ids=lambda span: span.word)
+def test_the_page_is_well_formed_semantic_and_without_anything_from_elsewhere(
+    scenario: str, span: Span
+) -> None:
+    text = write_page(scene(scenario), span)
+    page = read_page(text)
+    assert len(page.ids) == len(set(page.ids))
+    assert all(link.startswith(("#", "/")) for link in page.links)
+    assert all(link[1:] in page.ids for link in page.links if link.startswith("#"))
+    assert not {name for _, name in page.attributes if name == "style" or name.startswith("on")}
+    assert "http" not in re.sub(r'http-equiv="refresh"', "", text)
+    # Every picture says in words what it shows; the swatches of the legend stand beside theirs.
+    assert len(page.titles) >= page.pictures > 0
+    for tag in ("html", "header", "main", "section", "nav", "figure", "footer"):
+        assert f"<{tag}" in text
+
+
+def test_unknown_is_not_told_as_healthy() -> None:
+    page = page_of(scene("unknown"))
+    assert "Too little is seen to judge" in page.text
+    assert "answers, but shows no series that is known" in page.text
+    assert "0 of 17 that are looked for were found" in page.text
+    assert "not found (never counted as 0)" in page.text
+    assert "not measured in this span" in page.text
+    assert "0%" not in page.text
+
+
+def test_a_clock_that_stands_still_comes_first() -> None:
+    shown = stopped(scene("healthy"))
+    page = page_of(shown)
+    assert page.text.index("clock stands still") < page.text.index("No trouble was seen")
+    assert "head critical" in write_page(shown, HOUR)
+
+
+def test_the_same_value_gives_the_same_page() -> None:
+    assert write_page(scene("preemption"), HOUR) == write_page(scene("preemption"), HOUR)
+
+
+def test_without_a_past_the_page_says_so() -> None:
+    shown = scene("healthy")
+    empty = Shown(shown.report, Timeline(86_400.0), shown.place, shown.now)
+    page = page_of(empty)
+    assert "None: no window is closed yet." in page.text
+    assert "not watched" in page.text
