@@ -10,7 +10,7 @@ DEPLOY_READY := $(DEPLOY)/.ready
 # A real vLLM, for make test-vllm.
 VLLM_VENV ?= .venv-vllm
 
-.PHONY: run test test-vllm check format scenarios dashboards rules deploy-tools bench clean
+.PHONY: run test test-vllm check format scenarios dashboards rules pages deploy-tools bench clean
 
 # The venv holds exactly what requirements-dev.lock says; the project is installed editable into it.
 $(READY): requirements-dev.lock pyproject.toml
@@ -55,6 +55,9 @@ dashboards: $(READY)
 
 rules: $(READY)
 	$(BIN)/python -m tools.make_prometheus_rule
+
+pages: $(READY)
+	$(BIN)/python -m tools.make_pages
 
 $(DEPLOY_READY): requirements-deploy.lock
 	test -x $(DEPLOY)/bin/python || $(PYTHON) -m venv $(DEPLOY)

@@ -35,6 +35,7 @@ OPTIONS = (
     Option("web_config_file", ("a", "b", "c"), (Path("a"), Path("b"), Path("c"))),
     Option("log", ("/a", "/b", "/c"), (["/a"], ["/b"], ["/c"]), "['{}']"),
     Option("state_dir", ("/a", "/b", "/c"), (Path("/a"), Path("/b"), Path("/c"))),
+    Option("history", ("1h", "12h", "30m"), (3600.0, 43200.0, 1800.0)),
     Option("cgroup", ("off", "/b", "auto"), ("off", "/b", "auto")),
     Option("pid", ("11", "12", "auto"), (11, 12, "auto")),
     Option("kernel_log", ("off", "/b", "auto"), ("off", "/b", "auto")),

@@ -86,7 +86,8 @@ def quantile(histogram: Histogram, share: float) -> float | None:
         if upto >= rank:
             if upper == math.inf:
                 return lower
-            return lower + (upper - lower) * (rank - before) / (upto - before)
+            # Rounding may lead beyond the edge, and so above a quantile that stands on it.
+            return min(upper, lower + (upper - lower) * (rank - before) / (upto - before))
     return None
 
 
