@@ -20,8 +20,10 @@ WIDTH, HEIGHT = 900, 1180
 
 
 async def make_pages(folder: Path) -> None:
-    """A picture of each scenario at the moment at which its verdict is given, every second one dark."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """A picture of each scenario at the moment at which its verdict is given, every second one dark.
+
+    The folder must be there.
+    """
     showing: list[Shown] = []
 
     def page(span: Span | None) -> str:

@@ -146,7 +146,8 @@ class Teller:
     def tell_listening(self, host: str, port: int) -> None:
         """Say where to look."""
         shown = f"[{host}]" if ":" in host else host
-        self.say(f"look at http://{shown}:{port}/ (Prometheus: /metrics)")
+        self.say(f"listening on http://{shown}:{port}/metrics")
+        self.say(f"a page for people: http://{shown}:{port}/")
 
     def tell_step(self, step: Step) -> None:
         """Say a verdict that differs from the one before; a failure at once, then its window."""

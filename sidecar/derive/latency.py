@@ -80,13 +80,13 @@ def quantile(histogram: Histogram, share: float) -> float | None:
         return None
     rank = share * total
     first_edge, first_count = buckets[0]
+    # Rounding may lead beyond an edge, and so above a quantile that stands on it.
     if first_count >= rank:
-        return first_edge if first_edge <= 0 else first_edge * rank / first_count
+        return first_edge if first_edge <= 0 else min(first_edge, first_edge * rank / first_count)
     for (lower, before), (upper, upto) in pairwise(buckets):
         if upto >= rank:
             if upper == math.inf:
                 return lower
-            # Rounding may lead beyond the edge, and so above a quantile that stands on it.
             return min(upper, lower + (upper - lower) * (rank - before) / (upto - before))
     return None
 
