@@ -1,32 +1,35 @@
 """The rows of the last hours in a few hundred kilobytes: packed, bounded by time and by number."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from struct import Struct
+from typing import Any
 
 from sidecar.history.row import LOUDNESS, WORST_FIRST, Figure, Row, merge
 
 FIGURES = tuple(Figure)
+HEAD = Struct("<ddIBB")
 PACKED = Struct(f"<ddIBB{len(FIGURES)}f")
 MOST_ROWS = 6_000
 """24 hours of 15 seconds each are 5,760."""
 LONGEST = 8
 """Times ``least_s``: two minutes of a day."""
 EDGE = 1e-3
-COUNTED = FIGURES.index(Figure.PREEMPTIONS)
-SEVERITIES = len(LOUDNESS)
-UNSPOKEN = len(WORST_FIRST)
+UNMEASURED = -math.inf
+COUNTED = 5 + FIGURES.index(Figure.PREEMPTIONS)
+"""Its place in what is packed."""
+Packed = tuple[Any, ...]
 
 
 def pack(row: Row) -> bytes:
-    """A row in a fixed number of bytes; NaN is a figure that nobody measured."""
+    """A row in a fixed number of bytes; minus infinity is a figure that nobody measured."""
     return PACKED.pack(
         row.start,
         row.end,
         min(row.windows, 2**32 - 1),
         WORST_FIRST.index(row.verdict),
         LOUDNESS.index(row.severity),
-        *(row.figures.get(name, math.nan) for name in FIGURES),
+        *(row.figures.get(name, UNMEASURED) for name in FIGURES),
     )
 
 
@@ -40,9 +43,7 @@ def unpack(packed: tuple[float, ...]) -> Row:
         severity=LOUDNESS[int(severity)],
         windows=int(windows),
         figures={
-            name: value
-            for name, value in zip(FIGURES, figures, strict=True)
-            if not math.isnan(value)
+            name: value for name, value in zip(FIGURES, figures, strict=True) if value > UNMEASURED
         },
     )
 
@@ -117,29 +118,51 @@ class Timeline:
         A row speaks for every column whose middle it covers, and for the one of its own middle, so
         that none is lost however short it is. What is counted belongs to the first of them.
         """
-        columns: list[Column | None] = [None] * count
+        begun: list[list[Packed]] = [[] for _ in range(count)]
+        goes_on: list[list[Packed]] = [[] for _ in range(count)]
+        until = since + wide * count
         for packed in PACKED.iter_unpack(bytes(self.packed)):
             start, end = packed[0], packed[1]
-            if end <= since or start >= since + wide * count:
+            if end <= since or start >= until:
                 continue
-            middle = int(((start + end) / 2 - since) / wide)
-            first = math.ceil((start - since) / wide - 0.5)
-            last = math.ceil((end - since) / wide - 0.5)
-            places = range(max(first, 0), min(last, count)) or (min(max(middle, 0), count - 1),)
-            for at in places:
-                column = columns[at]
-                if column is None:
-                    column = columns[at] = Column()
-                column.take(packed, counts=at == places[0])
+            first = max(math.ceil((start - since) / wide - 0.5), 0)
+            after = min(math.ceil((end - since) / wide - 0.5), count)
+            if first >= after:
+                middle = int(((start + end) / 2 - since) / wide)
+                begun[min(max(middle, 0), count - 1)].append(packed)
+                continue
+            begun[first].append(packed)
+            for at in range(first + 1, after):
+                goes_on[at].append(packed)
         return tuple(
-            None if column is None else column.row(since + wide * at, since + wide * (at + 1))
-            for at, column in enumerate(columns)
+            merge_packed(since + wide * at, wide, begun[at], goes_on[at]) for at in range(count)
         )
 
     def newest_first(self) -> Iterator[Row]:
         """All rows, from the newest back."""
         for at in range(len(self.packed) - PACKED.size, -1, -PACKED.size):
             yield unpack(PACKED.unpack_from(self.packed, at))
+
+    def runs(self) -> Iterator[Row]:
+        """Rows that follow each other and are judged alike as one without figures, newest first."""
+        newest: Packed | None = None
+        start, windows = 0.0, 0
+        for at in range(len(self.packed) - PACKED.size, -1, -PACKED.size):
+            packed = HEAD.unpack_from(self.packed, at)
+            if newest is not None and packed[3:] == newest[3:] and abs(start - packed[1]) <= EDGE:
+                start, windows = packed[0], windows + packed[2]
+                continue
+            if newest is not None:
+                yield make_run(start, newest, windows)
+            newest, start, windows = packed, packed[0], packed[2]
+        if newest is not None:
+            yield make_run(start, newest, windows)
+
+
+def make_run(start: float, newest: Packed, windows: int) -> Row:
+    """A run from its beginning to its newest row."""
+    _, end, _, verdict, severity = newest
+    return Row(start, end, WORST_FIRST[verdict], LOUDNESS[severity], windows)
 
 
 def bounded(row: Row) -> Row:
@@ -151,40 +174,29 @@ def bounded(row: Row) -> Row:
     return Row(row.start, row.end, row.verdict, row.severity, row.windows, figures)
 
 
-class Column:
-    """Rows that are shown as one. It works on what is packed: a day of rows is drawn in milliseconds."""
+def merge_packed(
+    start: float, wide: float, begun: Sequence[Packed], goes_on: Sequence[Packed]
+) -> Row | None:
+    """Rows as one of a given span; None without any. What is counted is that of those begun in it.
 
-    __slots__ = ("badness", "figures", "windows")
-
-    def __init__(self) -> None:
-        self.badness = 0
-        self.windows = 0
-        self.figures = [-math.inf] * len(FIGURES)
-
-    def take(self, packed: tuple[float, ...], *, counts: bool) -> None:
-        """Take in a row. ``counts``: it is the first column that does."""
-        _, _, windows, verdict, severity, *figures = packed
-        self.badness = max(self.badness, (UNSPOKEN - int(verdict)) * SEVERITIES + int(severity))
-        self.windows += int(windows)
-        for at, value in enumerate(figures):
-            if at == COUNTED:
-                if counts and value >= 0:
-                    self.figures[at] = max(self.figures[at], 0.0) + value
-            elif value > self.figures[at]:  # never true of NaN
-                self.figures[at] = value
-
-    def row(self, start: float, end: float) -> Row:
-        """All of them as one row of this span."""
-        verdict, severity = divmod(self.badness, SEVERITIES)
-        return Row(
-            start=start,
-            end=end,
-            verdict=WORST_FIRST[UNSPOKEN - verdict],
-            severity=LOUDNESS[severity],
-            windows=self.windows,
-            figures={
-                name: value
-                for name, value in zip(FIGURES, self.figures, strict=True)
-                if value > -math.inf
-            },
-        )
+    It works on what is packed: a day of rows is drawn in milliseconds.
+    """
+    packed = (*begun, *goes_on)
+    if not packed:
+        return None
+    _, _, windows, verdicts, severities, *figures = zip(*packed, strict=True)
+    verdict = min(verdicts)
+    loudest = max(
+        severity for one, severity in zip(verdicts, severities, strict=True) if one == verdict
+    )
+    told = {name: max(values) for name, values in zip(FIGURES, figures, strict=True)}
+    counts = [count for one in begun if (count := one[COUNTED]) > UNMEASURED]
+    told[Figure.PREEMPTIONS] = sum(counts) if counts else UNMEASURED
+    return Row(
+        start=start,
+        end=start + wide,
+        verdict=WORST_FIRST[verdict],
+        severity=LOUDNESS[loudest],
+        windows=sum(windows),
+        figures={name: value for name, value in told.items() if value > UNMEASURED},
+    )

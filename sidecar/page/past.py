@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import islice, takewhile
 
 from sidecar.history.row import Figure, Row
 from sidecar.model.vocabulary import Severity, Verdict
@@ -23,7 +24,6 @@ WIDTH, HEIGHT = 720.0, 64.0
 STRIP = 34.0
 TICKS = 6
 MOST_CHANGES = 12
-EDGE_S = 1.0
 HEIGHTS = {
     Verdict.NONE: 0.3,
     Verdict.UNKNOWN: 0.45,
@@ -209,17 +209,9 @@ def swatch(kind: str) -> Markup:
 
 
 def list_changes(shown: Shown, axis: Axis) -> list[Row]:
-    """Rows that follow each other and are judged alike as one, newest first; one more than is shown."""
-    changes: list[Row] = []
-    for row in shown.timeline.newest_first():
-        if row.end <= axis.since or len(changes) > MOST_CHANGES:
-            break
-        newer = changes[-1] if changes else None
-        if newer is None or newer.badness != row.badness or newer.start - row.end > EDGE_S:
-            changes.append(row)
-        else:
-            changes[-1] = replace(newer, start=row.start, windows=newer.windows + row.windows)
-    return changes
+    """The runs of the span, newest first; one more than is shown."""
+    within = takewhile(lambda run: run.end > axis.since, shown.timeline.runs())
+    return list(islice(within, MOST_CHANGES + 1))
 
 
 def show_changes(shown: Shown, axis: Axis) -> Markup:

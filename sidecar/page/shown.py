@@ -99,7 +99,7 @@ def since_when(shown: Shown) -> float | None:
     first = min(seen, default=None)
     since = first if shown.report.urgent else None
     edge = shown.now if since is None else since
-    for row in shown.timeline.newest_first():
+    for row in shown.timeline.runs():
         if edge - row.end > quiet_s(verdict, shown.place.window_s):
             break
         if row.verdict is verdict:

@@ -62,6 +62,20 @@ def test_a_day_of_changing_seconds_is_bounded_and_keeps_its_failure() -> None:
     assert failure.start <= START + 5000 < failure.end
 
 
+def test_runs_are_cut_by_another_verdict_and_by_a_gap() -> None:
+    timeline = Timeline(DAY_S)
+    for number in (0, 1, 2, 6, 7, 8, 9):
+        timeline.add(make_row(number, Verdict.STALLED if number == 8 else Verdict.NONE))
+    told = [((run.start - START) / WINDOW_S, run.verdict, run.windows) for run in timeline.runs()]
+    assert told == [
+        (9, Verdict.NONE, 1),
+        (8, Verdict.STALLED, 1),
+        (6, Verdict.NONE, 2),
+        (0, Verdict.NONE, 3),
+    ]
+    assert list(Timeline(DAY_S).runs()) == []
+
+
 def test_columns_show_gaps_the_worst_and_each_count_once() -> None:
     timeline = Timeline(DAY_S)
     for number in (0, 1, 2, 3, 8, 9):
