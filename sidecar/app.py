@@ -6,6 +6,7 @@ final state can be scraped.
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -121,6 +122,8 @@ async def run(
         in_cluster=read_cluster().host is not None,
         is_here=is_here(settings),
         version=read_version(),
+        target=settings.target,
+        host=socket.gethostname(),
     )
     board = Board(clock=clock, place=place, past=Past(settings.history))
     pipeline = Pipeline(

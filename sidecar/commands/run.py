@@ -18,7 +18,7 @@ from sidecar.own_log import make_logger
 from sidecar.pipeline import Step
 from sidecar.reload import Outcome, Reloads
 from sidecar.service_manager import ServiceManager
-from sidecar.telling.sentences import explain, say_found
+from sidecar.telling.sentences import explain, say_urgent
 
 SAME_WISH_S = 0.1
 """Seconds within which signals count as one."""
@@ -190,7 +190,7 @@ class Journal:
     def explain(self, report: Report) -> str:
         """The reason in the words that people read elsewhere too."""
         if report.last_window is None or report.urgent:
-            return "; ".join(say_found(found) for found in report.urgent)
+            return say_urgent(report.urgent, report.observable)
         return explain(report.last_window)
 
     def tell_envelope(self, report: Report) -> None:

@@ -17,6 +17,8 @@ class Figure(StrEnum):
     WAITING = "waiting"
     RUNNING = "running"
     """Peaks, of all engines together."""
+    OUTPUT = "output"
+    """Tokens per second."""
     TTFT_P50 = "ttft_p50"
     TTFT_P95 = "ttft_p95"
     """Seconds."""
@@ -108,6 +110,7 @@ def read_figures(told: Mapping[str, object]) -> dict[Figure, float | None]:
         Figure.KV_USAGE: max(usage) if usage else None,
         Figure.WAITING: sum(waiting) if waiting else None,
         Figure.RUNNING: sum(running) if running else None,
+        Figure.OUTPUT: as_number(as_object(told.get("throughput")).get("generation")),
         Figure.TTFT_P50: as_number(ttft.get("p50")),
         Figure.TTFT_P95: as_number(ttft.get("p95")),
     }

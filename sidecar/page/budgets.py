@@ -85,7 +85,7 @@ def list_lines(engine: EngineWindow, budget: Budget) -> Iterator[BudgetLine]:
         None if usage is None else usage.greatest,
         "how full it is was not read"
         if usage is None
-        else f"{usage.last:.0%} in use at the end, {usage.greatest:.0%} at most"
+        else f"{usage.last:.0%} in use at the window's end, {usage.greatest:.0%} at most (the mark)"
         + say_capacity(budget),
         budget.binding is Binding.CACHE,
     )
@@ -118,7 +118,9 @@ def say_demand(budget: Budget) -> str:
     if budget.per_running is not None:
         said += f", {say_number(budget.per_running)} each"
     if budget.safe_concurrency is not None:
-        said += f"; the cache holds about {say_number(budget.safe_concurrency)} such requests"
+        said += (
+            f"; the cache holds about {say_number(round(budget.safe_concurrency))} such requests"
+        )
     return said
 
 

@@ -13,6 +13,7 @@ from sidecar.page.sight import show_sight
 from sidecar.page.style import SCRIPT, STYLE
 from sidecar.telling.figures import iso_time
 from sidecar.telling.markup import Markup, element
+from sidecar.telling.plain import plain_words
 
 RELOAD_S = 15
 """Without a script the browser asks again after so long; with one, as often as there is news."""
@@ -86,7 +87,21 @@ def show_top(shown: Shown) -> Markup:
     at = iso_time(shown.report.at.unix)
     of = element("p", "As of ", element("time", at, datetime=at))
     fresh = element("p", "", id="fresh", role="status") if shown.live else Markup("")
-    return element("header", element("p", "vllm-sidecar"), of, fresh)
+    return element("header", element("p", say_identity(shown)), of, fresh)
+
+
+def say_identity(shown: Shown) -> str:
+    """Which server this is about: with several replicas a person must not restart the wrong one."""
+    info, place = shown.report.info, shown.place
+    version = info.get("vllm_version")
+    parts = (
+        "vllm-sidecar",
+        f"on {place.host}" if place.host else "",
+        f"server {place.target}" if place.target else "",
+        f"model {info['model_name']}" if info.get("model_name") else "",
+        f"vLLM {version}" if version else "",
+    )
+    return " · ".join(plain_words(part) for part in parts if part)
 
 
 def show_main(shown: Shown, span: Span) -> Markup:

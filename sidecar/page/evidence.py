@@ -3,13 +3,15 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from sidecar.catalog import signals
 from sidecar.model.verdict import CauseFound
 from sidecar.page.shown import Shown
-from sidecar.telling.figures import clock_time, iso_time, say_number
+from sidecar.telling.figures import clock_time, count_of, iso_time, say_number, say_seconds
 from sidecar.telling.markup import Markup, element, join
 from sidecar.telling.plain import plain_engine
 
 MOST_ROWS = 40
+IN_SECONDS = frozenset({signals.NO_PROGRESS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ def show_evidence(shown: Shown) -> Markup:
             one.cause,
             f"{one.source}: {one.signal}",
             one.engine,
-            say_number(one.amount),
+            say_amount(one.signal, one.amount),
             join(
                 (
                     element("time", iso_time(one.first)),
@@ -69,10 +71,14 @@ def show_evidence(shown: Shown) -> Markup:
         element("h2", "What shows it", id="evidence"),
         now,
         more,
-        element("h3", "Counted so far"),
         show_totals(shown),
         aria_labelledby="evidence",
     )
+
+
+def say_amount(signal: str, amount: float) -> str:
+    """How much of a sign there was; of some it is a time."""
+    return say_seconds(amount) if signal in IN_SECONDS else say_number(amount)
 
 
 def show_totals(shown: Shown) -> Markup:
@@ -85,11 +91,18 @@ def show_totals(shown: Shown) -> Markup:
         at = report.last_evidence.get(key.cause)
         when = "" if at is None else element("time", iso_time(at))
         rows.append(
-            (key.cause.value, f"{key.source.value}: {key.signal}", say_number(amount), when)
+            (
+                key.cause.value,
+                f"{key.source.value}: {key.signal}",
+                say_amount(key.signal, amount),
+                when,
+            )
         )
     if not rows:
-        return element("p", "Nothing.")
-    return show_table(("cause", "sign", "count", "cause last shown (UTC)"), rows[:MOST_ROWS])
+        return element("p", "Nothing was ever counted.")
+    table = show_table(("cause", "sign", "count", "cause last shown (UTC)"), rows[:MOST_ROWS])
+    summary = element("summary", f"Counted so far: {count_of(len(rows), 'sign')}")
+    return element("details", summary, table, id="totals")
 
 
 def show_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:

@@ -3,16 +3,14 @@
 from collections.abc import Iterator
 
 from sidecar.model.advice import Advice, Lever
-from sidecar.model.vocabulary import Cause, Severity, Verdict
+from sidecar.model.vocabulary import Cause, ServerState, Severity, Source, Verdict
 from sidecar.page.shown import Shown, since_when, standing_episodes
 from sidecar.telling.blind_spots import remedy
-from sidecar.telling.figures import iso_time, say_duration, say_list
+from sidecar.telling.figures import count_of, iso_time, say_duration, say_list
 from sidecar.telling.markup import Markup, element, join
-from sidecar.telling.plain import plain_text, plain_words
-from sidecar.telling.sentences import MAX_LINE, explain, say_found
-from sidecar.telling.words import LEVERS, STATES, say_verdict
-
-IDENTITY = ("model_name", "vllm_version")
+from sidecar.telling.plain import plain_words
+from sidecar.telling.sentences import MAX_LINE, explain, say_urgent
+from sidecar.telling.words import LEVERS, STATES, say_headline, say_verdict
 
 
 def say_title(shown: Shown) -> str:
@@ -35,8 +33,18 @@ def names_cause(shown: Shown) -> bool:
 
 def headline(shown: Shown) -> str:
     """The verdict in plain words; of which kind it is, the line below says."""
+    if names_cause(shown):
+        return say_headline(shown.causes[0].cause, shown.causes[0].kind)
+    hidden = len(list_hidden(shown))
+    if shown.report.verdict is Verdict.NONE and hidden:
+        return f"No trouble was seen, but {hidden} of {len(Cause)} causes could not be"
     words = say_verdict(shown.report.verdict)
     return words[:1].upper() + words[1:]
+
+
+def list_hidden(shown: Shown) -> list[str]:
+    """The causes that could happen unseen."""
+    return [cause.value for cause in Cause if not shown.report.observable.get(cause, False)]
 
 
 def tone_of(shown: Shown) -> str:
@@ -46,14 +54,15 @@ def tone_of(shown: Shown) -> str:
         return "critical"
     if severity is not None:
         return severity.value
-    return "quiet" if shown.report.verdict is Verdict.NONE else "unknown"
+    is_well = shown.report.verdict is Verdict.NONE and not list_hidden(shown)
+    return "quiet" if is_well else "unknown"
 
 
 def say_why(shown: Shown) -> str:
     """What the verdict rests on, in the words of the terminal."""
     last = shown.report.last_window
     if shown.report.urgent:
-        return "; ".join(say_found(found) for found in shown.report.urgent)
+        return say_urgent(shown.report.urgent, shown.report.observable)
     return "the first window is not closed yet" if last is None else explain(last)
 
 
@@ -67,21 +76,48 @@ def say_when(unix: float, now: float) -> Markup:
 def facts(shown: Shown) -> Iterator[tuple[str, Markup]]:
     """What belongs to the verdict, as names and values."""
     report = shown.report
+    advice = report.advice
+    if advice.lever is not Lever.NONE:
+        yield (
+            "To do",
+            join((say_step(advice), " ", element("a", "why, and at what cost", href="#lever"))),
+        )
     since = since_when(shown)
     if since is not None:
         yield "Since", say_when(since, shown.now)
-    state = join((STATES[report.state], " since ", say_when(report.state_since.unix, shown.now)))
-    yield "Server", state
-    named = [plain_text(report.info[name]) for name in IDENTITY if report.info.get(name)]
-    if named:
-        yield "Model", join((named[0], f", vLLM {named[1]}" if len(named) > 1 else ""))
+    state = join(
+        (STATES[report.state], ", seen so since ", say_when(report.state_since.unix, shown.now))
+    )
+    yield (
+        "Server",
+        join(
+            (
+                state,
+                "" if is_restart_seen(shown) else "; whether it is started again is not watched",
+            )
+        ),
+    )
     standing = [f"{cause.value} ({severity})" for cause, severity in standing_episodes(shown)]
     if standing:
-        yield "Not over yet", join((f"{say_list(standing)}: seen shortly before",))
-    hidden = [cause.value for cause in Cause if not report.observable.get(cause, False)]
+        yield "Shortly before", join((say_list(standing),))
+    hidden = list_hidden(shown)
     if hidden:
         said = f"{say_list(hidden)} could happen unseen: "
-        yield "Cannot be seen", join((said, element("a", "why, and the fix", href="#sight")))
+        yield "Blind for", join((said, element("a", "why, and the fix", href="#sight")))
+
+
+def is_restart_seen(shown: Shown) -> bool:
+    """Whether the server lives, or somebody is watched who would start it again."""
+    if shown.report.state is not ServerState.DEAD:
+        return True
+    sources = shown.report.sources
+    return any(sources[one].up for one in (Source.PROCESS, Source.KUBERNETES) if one in sources)
+
+
+def say_step(advice: Advice) -> str:
+    """What to do in a sentence: the step if there is one, else what the lever means."""
+    words = advice.step_words or LEVERS[advice.lever]
+    return f"{plain_words(words[:1].upper() + words[1:], MAX_LINE)}."
 
 
 def show_head(shown: Shown) -> Markup:
@@ -117,16 +153,10 @@ def show_lever(shown: Shown) -> Markup:
     name = element("h2", "What to do", id="lever")
     if advice.lever is Lever.NONE:
         return element("section", name, *say_no_lever(shown), aria_labelledby="lever")
-    words = LEVERS[advice.lever]
     return element(
         "section",
         name,
-        element(
-            "p",
-            element("strong", f"{words[:1].upper()}{words[1:]}."),
-            " ",
-            element("code", advice.lever.value),
-        ),
+        element("p", element("strong", say_step(advice))),
         element("dl", join(lever_parts(advice))),
         class_="lever",
         aria_labelledby="lever",
@@ -141,9 +171,7 @@ def say_no_lever(shown: Shown) -> Iterator[Markup]:
             "A setting was changed a short while ago: both sides are measured before there is new advice.",
         )
     elif shown.report.verdict is Verdict.UNKNOWN:
-        yield element(
-            "p", "No setting is to be turned on what is not known. Make it visible first:"
-        )
+        yield element("p", "Do not change vLLM's settings yet. First make visible what is hidden:")
         yield element("ul", *(element("li", f"{fix}.") for fix in list_fixes(shown)))
     elif names_cause(shown):
         yield element("p", "No setting is advised: what was seen calls for none.")
@@ -151,6 +179,7 @@ def say_no_lever(shown: Shown) -> Iterator[Markup]:
         yield element("p", "Nothing: no setting needs to change.")
 
 
+RESTART = "vLLM takes it at its start: the restart drops what runs, and the model is loaded again"
 NEW_NAMES = (
     "if this is a release of vLLM that renamed its metrics, take a newer sidecar: what was looked for, "
     "and what was found, stands below"
@@ -172,12 +201,13 @@ def list_fixes(shown: Shown) -> list[str]:
 def lever_parts(advice: Advice) -> Iterator[Markup]:
     """The parts of an advice that are there."""
     parts = {
-        "Step": (advice.step_words,),
         "Because": advice.because,
-        "Cost": (advice.cost,),
+        "Cost": (advice.cost, RESTART if advice.step and advice.step.setting else ""),
         "Check afterwards": (advice.verify,),
-        "Way back": (advice.rollback,),
+        "Way back": () if advice.lever is Lever.INSPECT_ENGINE_FAILURE else (advice.rollback,),
     }
+    yield element("dt", "Lever")
+    yield element("dd", f"{LEVERS[advice.lever]} (", element("code", advice.lever.value), ")")
     for name, sentences in parts.items():
         told = [plain_words(one, MAX_LINE) for one in sentences if one]
         if told:
@@ -188,17 +218,12 @@ def lever_parts(advice: Advice) -> Iterator[Markup]:
             element("li", element("code", lever.value), f": {plain_words(why, MAX_LINE)}")
             for lever, why in sorted(advice.rejected.items())
         ]
-        yield element("dt", "Why nothing else")
+        yield element("dt", "Rejected")
         yield element(
             "dd",
             element(
                 "details",
-                element(
-                    "summary",
-                    f"{len(rows)} other levers were weighed"
-                    if len(rows) > 1
-                    else "1 other lever was weighed",
-                ),
+                element("summary", count_of(len(rows), "other lever")),
                 element("ul", *rows),
                 id="rejected",
             ),

@@ -44,7 +44,7 @@ def say_absence(shown: Shown, source: Source) -> str:
     """Why a source shows nothing."""
     status = shown.report.sources.get(source)
     if status is None or not status.configured:
-        return f"Not read: nobody asked for {source.value}, or there is none here."
+        return f"Not read: {source.value} was not asked for, or is not there."
     if status.last_fault is None:
         return "Not read yet."
     return f"Not read: {say_fault(source, status.last_fault)}."
@@ -118,7 +118,8 @@ def host_words(shown: Shown, cgroup: CgroupReading) -> Iterator[str]:
         if cgroup.reclaimable is None
         else f", of which {say_bytes(cgroup.reclaimable)} can be taken back"
     )
-    yield f"{current} used{taken}; {limit}."
+    peak = "" if cgroup.peak is None else f", {say_bytes(cgroup.peak)} at most so far"
+    yield f"{current} used now{taken}{peak}; {limit}."
     outlook = shown.report.outlook
     if outlook is None:
         return

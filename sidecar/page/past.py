@@ -65,7 +65,8 @@ class Plot:
 PLOTS = (
     Plot("Preemptions", ((Figure.PREEMPTIONS, ""),), bars=True),
     Plot("KV cache in use, peak", ((Figure.KV_USAGE, "peak"),), unit="share", top=1.0),
-    Plot("Requests", ((Figure.WAITING, "waiting"), (Figure.RUNNING, "running"))),
+    Plot("Output tokens per second", ((Figure.OUTPUT, ""),)),
+    Plot("Requests, peak", ((Figure.WAITING, "waiting"), (Figure.RUNNING, "running"))),
     Plot(
         "Time to first token", ((Figure.TTFT_P95, "p95"), (Figure.TTFT_P50, "p50")), unit="seconds"
     ),
@@ -264,6 +265,8 @@ def show_plot(plot: Plot, axis: Axis, columns: Sequence[Row | None]) -> Markup:
     caption = element(
         "figcaption", title, *(element("span", one, class_=f"c{at}") for at, one in enumerate(told))
     )
+    if plot.bars and not any(greatest):
+        return element("figure", caption, class_="plot")
     drawn = element(
         "svg",
         element("title", f"{plot.title}: {'; '.join(told)}"),
@@ -282,8 +285,8 @@ def say_values(plot: Plot, values: Sequence[float | None]) -> str:
         return UNKNOWN
     if plot.bars:
         return f"{say_number(sum(known))} in all"
-    last = say_value(plot.unit, values[-1]) if values[-1] is not None else UNKNOWN
-    return f"{last} now, {say_value(plot.unit, max(known))} at most"
+    last = say_value(plot.unit, known[-1])
+    return f"{last} last, {say_value(plot.unit, max(known))} at most"
 
 
 def say_value(unit: str, value: float | None) -> str:

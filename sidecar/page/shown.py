@@ -22,17 +22,23 @@ class Span:
 QUARTER, HOUR = Span("15m", 900.0), Span("1h", 3600.0)
 SPANS = (QUARTER, HOUR, Span("6h", 6 * 3600.0), Span("24h", 24 * 3600.0))
 """Those that can be asked for."""
+LEAST_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where we run, as the page needs it: settings that do not change."""
+    """Where we run, as the page needs it: what does not change while we run.
+
+    ``target``: address of the server. ``host``: what the machine, or the pod, that we run on is called.
+    """
 
     interval_s: float
     window_s: float
     in_cluster: bool = False
     is_here: bool = True
     version: str = ""
+    target: str = ""
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +88,14 @@ class Shown:
         )
 
 
+FAILURE_VERDICTS = frozenset(cause.verdict for cause in FAILURES)
+
+
 def fitting_span(timeline: Timeline, now: float) -> Span:
     """The span for who asks for none: an hour, or less while less is known."""
     oldest = timeline.oldest()
-    is_young = oldest is None or now - oldest <= QUARTER.seconds
-    return QUARTER if is_young else HOUR
+    age = 0.0 if oldest is None else now - oldest
+    return HOUR if age > QUARTER.seconds else Span("", max(age, LEAST_S))
 
 
 def since_when(shown: Shown) -> float | None:
@@ -106,11 +115,11 @@ def since_when(shown: Shown) -> float | None:
             since = edge = row.start
         elif verdict in {Verdict.NONE, Verdict.UNKNOWN}:
             break
-    # The first sign is more exact than the window that it fell into.
-    is_new = (
-        since is not None and first is not None and since <= first <= since + shown.place.window_s
-    )
-    return first if is_new else since
+    # The first sign of a failure is more exact than the window that it fell into; what builds up over a
+    # window has its sign at the window's end.
+    if since is None or first is None or verdict not in FAILURE_VERDICTS:
+        return since
+    return first if since <= first <= since + 2 * shown.place.window_s else since
 
 
 def quiet_s(verdict: Verdict, window_s: float) -> float:

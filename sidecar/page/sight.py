@@ -8,7 +8,7 @@ from sidecar.model.vocabulary import Cause, Source
 from sidecar.page.evidence import show_table
 from sidecar.page.shown import Shown
 from sidecar.telling.blind_spots import missing_rights, remedy, say_darkness, say_fault
-from sidecar.telling.figures import say_duration, say_number, say_seconds
+from sidecar.telling.figures import say_duration, say_list, say_number, say_seconds
 from sidecar.telling.markup import Markup, element, join
 
 
@@ -21,6 +21,7 @@ def show_sight(shown: Shown) -> Markup:
         show_rights(shown),
         element("h3", "Sources"),
         show_table(("source", "state", "last tried", "took", "errors"), list(source_rows(shown))),
+        element("p", say_idle(shown)),
         folded("names", say_names(shown), show_names(shown)),
         folded("clock", "The sidecar's own clock", show_clock(shown)),
         aria_labelledby="sight",
@@ -38,16 +39,18 @@ def cause_rows(shown: Shown) -> Iterator[Sequence[str]]:
     for cause in Cause:
         name = element("dt", element("code", cause.value))
         if shown.report.observable.get(cause, False):
-            yield name, element("dd", "would be seen", class_="seen")
+            yield name, element("dd", "✓ watched", class_="seen")
             continue
         why = say_darkness(standpoint, cause)
         yield (
             name,
             element(
                 "dd",
-                element("strong", "would not be seen"),
+                element("strong", "✗ not watched"),
                 f": {why}. " if why else ". ",
-                element("span", f"To see it: {remedy(standpoint, cause)}."),
+                element(
+                    "span", f"To watch it: {remedy(standpoint, cause)} (settings of the sidecar)."
+                ),
                 class_="unseen",
             ),
         )
@@ -66,7 +69,6 @@ def source_rows(shown: Shown) -> Iterator[Sequence[str]]:
     for source in Source:
         status = shown.report.sources.get(source, SourceStatus())
         if not status.configured:
-            yield source.value, "not asked", "", "", ""
             continue
         at = status.last_at
         yield (
@@ -78,6 +80,13 @@ def source_rows(shown: Shown) -> Iterator[Sequence[str]]:
                 f"{fault.value} {count}" for fault, count in sorted(status.errors.items()) if count
             ),
         )
+
+
+def say_idle(shown: Shown) -> str:
+    """The sources that nobody asked for, or that are not there."""
+    sources = shown.report.sources
+    idle = [one.value for one in Source if not sources.get(one, SourceStatus()).configured]
+    return f"Not read, not asked for or not there: {say_list(idle)}." if idle else ""
 
 
 def say_state(source: Source, status: SourceStatus, *, is_blind: bool) -> Markup:

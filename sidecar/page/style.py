@@ -3,17 +3,17 @@
 STYLE = """\
 :root{color-scheme:light dark;--paper:#fff;--ink:#1c2126;--quiet:#56606b;--rule:#d5dae0;--box:#f3f5f7;--track:#dfe4e9;
 --good:#0a6b3d;--bad:#b3261e;--warn:#8a4b00;--odd:#5b4a9c;--none:#7fae93;--unknown:#8b949e;--preemption:#d98a00;--stalled:#7b4bb7;
---cuda:#d03b2f;--host:#96142a;--engine:#2c5d9e;--gap:#c4cad1;--c0:#a4460c;--c1:#0b5cad}
+--cuda:#d9541e;--host:#8e0f3c;--engine:#3c424a;--gap:#d5dae0;--c0:#a4460c;--c1:#0b5cad}
 @media(prefers-color-scheme:dark){:root{--paper:#14181c;--ink:#e6eaee;--quiet:#a8b2bd;--rule:#39424c;--box:#1d2329;--track:#333c45;
 --good:#5fd39a;--bad:#ff8f85;--warn:#f0b35b;--odd:#bfaef5;--none:#4d7d62;--unknown:#7d8791;--preemption:#e8a33d;--stalled:#b493e6;
---cuda:#ff7a6e;--host:#ff5f7d;--engine:#7db0f2;--gap:#39424c;--c0:#f2a166;--c1:#7db8f5}}
+--cuda:#ff8a4c;--host:#ff4f8b;--engine:#f2f4f6;--gap:#39424c;--c0:#f2a166;--c1:#7db8f5}}
 *{box-sizing:border-box}
 html{scroll-behavior:smooth}@media(prefers-reduced-motion:reduce){html{scroll-behavior:auto}}
 body{margin:0 auto;max-width:1080px;padding:12px 16px 40px;background:var(--paper);color:var(--ink);
 font:16px/1.5 system-ui,sans-serif;overflow-wrap:break-word}
 a{color:inherit}:focus-visible{outline:3px solid var(--c1);outline-offset:2px}
 header{display:flex;flex-wrap:wrap;gap:0 1em;justify-content:space-between;color:var(--quiet);font-size:.9rem}
-header p,footer p{margin:.2em 0}.late{color:var(--bad);font-weight:600}
+header p,footer p{margin:.2em 0}.late{color:var(--paper);background:var(--bad);font-weight:600;padding:.1em .6em;font-size:1.1rem}
 h1{font-size:1.6rem;line-height:1.25;margin:.2em 0}
 h2{font-size:1.2rem;margin:1.8em 0 .5em;border-bottom:1px solid var(--rule)}
 h3{font-size:1rem;margin:1.2em 0 .3em}
@@ -48,7 +48,7 @@ figure{margin:.8em 0 0}figcaption{font-size:.9rem}figcaption span{margin-left:.9
 path.c0{stroke:var(--c0)}path.c1{stroke:var(--c1);stroke-dasharray:5 3}
 span.c0{color:var(--c0)}span.c1{color:var(--c1)}span.c0:before{content:"\\2014  "}span.c1:before{content:"- -  "}
 .empty{color:var(--quiet)}
-.bar{width:100%;height:14px}.bar .track{fill:var(--track)}.bar .part{fill:var(--c1)}.bar .full{fill:var(--bad)}
+.bar{width:100%;height:14px}.bar .track{fill:var(--track)}.bar .part{fill:var(--c1)}.bar .full{fill:var(--warn)}
 .bar .mark{stroke:var(--ink);stroke-width:2;vector-effect:non-scaling-stroke}
 .unknown-share{color:var(--quiet)}
 .binds{color:var(--bad)}

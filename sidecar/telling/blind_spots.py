@@ -13,7 +13,7 @@ REMEDIES: dict[Cause, str] = {
     " --disable-log-stats",
     Cause.CUDA_OOM: "give vLLM's log with --log, and let it be there and readable",
     Cause.HOST_OOM: "give the server's memory cgroup with --cgroup PATH or its pid with --pid, or"
-    " let us read the kernel log",
+    " let the sidecar read the kernel log",
     Cause.ENGINE_FAILURE: "give vLLM's log with --log PATH, or let --target name a server that"
     " runs",
     Cause.STALLED: "let --target and --metrics-path name a vLLM server that runs",

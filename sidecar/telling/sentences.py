@@ -1,6 +1,6 @@
 """Judgements as lines for people: plain words and counts, never a line of a log."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sidecar.catalog import signals
 from sidecar.catalog import vllm_metrics as roles
@@ -116,6 +116,12 @@ def say_found(found: CauseFound) -> str:
     return f"{text}{doubt} ({shown})" if shown else f"{text}{doubt}"
 
 
+def say_urgent(causes: Sequence[CauseFound], observable: Mapping[Cause, bool]) -> str:
+    """What is seen of a window that is still open."""
+    told = "; ".join(say_found(found) for found in causes)
+    return told + (say_doubt(causes[0].cause, observable) if causes else "")
+
+
 def names_of(evidence: Iterable[Evidence]) -> list[str]:
     """The signals, each once, in order."""
     return list(dict.fromkeys(one.signal for one in evidence))
@@ -186,7 +192,14 @@ def explain(judgement: Judgement) -> str:
         return say_unknown(judgement)
     others = [found.cause.value for found in judgement.causes if found is not first]
     also = f"; also {say_list(others)}" if others else ""
-    return say_cause(window, first) + also
+    return say_cause(window, first) + also + say_doubt(first.cause, judgement.observable)
+
+
+def say_doubt(cause: Cause, observable: Mapping[Cause, bool]) -> str:
+    """What may be behind a failure and could not have been seen."""
+    if cause is Cause.ENGINE_FAILURE and not observable.get(Cause.HOST_OOM, False):
+        return "; a kill for lack of host memory could not have been seen: look into the kernel log first"
+    return ""
 
 
 def window_line(judgement: Judgement) -> str:

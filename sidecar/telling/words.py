@@ -10,7 +10,7 @@ from sidecar.model.vocabulary import Cause, Kind, ServerState, Verdict
 
 CAUSES: Mapping[Cause, str] = {
     Cause.HOST_OOM: "host memory ran out",
-    Cause.CUDA_OOM: "GPU memory did not suffice",
+    Cause.CUDA_OOM: "GPU memory ran out",
     Cause.ENGINE_FAILURE: "the engine or a worker died, with no memory cause shown",
     Cause.STALLED: "requests were there, but no token moved",
     Cause.PREEMPTION: "the KV cache was too small for the load; requests were set back and redone",
@@ -27,6 +27,28 @@ STATES: Mapping[ServerState, str] = {
     ServerState.DEAD: "dead",
     ServerState.UNKNOWN: "not known",
 }
+HEADLINES: Mapping[tuple[Cause, Kind | None], str] = {
+    (Cause.HOST_OOM, None): "Host memory ran out",
+    (Cause.HOST_OOM, Kind.CGROUP): "Killed at the memory limit of its container or unit",
+    (Cause.HOST_OOM, Kind.SYSTEM): "Killed because the whole host ran out of memory",
+    (Cause.HOST_OOM, Kind.USERSPACE): "Killed by a memory monitor of the host",
+    (Cause.CUDA_OOM, None): "GPU memory ran out",
+    (
+        Cause.CUDA_OOM,
+        Kind.CAPACITY_REJECTION,
+    ): "vLLM did not start: too little GPU memory for what was asked",
+    (
+        Cause.ENGINE_FAILURE,
+        None,
+    ): "The engine died; nothing that is seen shows memory as the reason",
+    (
+        Cause.ENGINE_FAILURE,
+        Kind.START_FAILED,
+    ): "vLLM did not start; memory is not seen to be the reason",
+    (Cause.STALLED, None): "Requests are there, but no token is generated",
+    (Cause.PREEMPTION, None): "The KV cache is too small for the load: requests are preempted",
+}
+"""A cause in a line, its kind where that changes what to do; None: any other kind."""
 KINDS: Mapping[tuple[Cause, Kind], str] = {
     (Cause.HOST_OOM, Kind.CGROUP): "the kernel killed at the memory limit of the control group",
     (Cause.HOST_OOM, Kind.SYSTEM): "the kernel killed because the host ran out of memory",
@@ -59,6 +81,11 @@ LEVERS: Mapping[Lever, str] = {
     Lever.RAISE_HOST_MEMORY_LIMIT: "give the server more host memory",
     Lever.INSPECT_ENGINE_FAILURE: "look for the reason of the failure; turn no memory setting",
 }
+
+
+def say_headline(cause: Cause, kind: Kind) -> str:
+    """A cause of this kind in a line."""
+    return HEADLINES.get((cause, kind)) or HEADLINES[cause, None]
 
 
 def say_kind(cause: Cause, kind: Kind) -> str:

@@ -145,7 +145,7 @@ def test_a_failure_that_is_just_seen_is_since_its_first_sign() -> None:
 
 def test_an_episode_that_goes_on_is_named_beside_another_verdict() -> None:
     report = replace(make_report(), alerts={Cause.HOST_OOM: Severity.CRITICAL})
-    assert "Not over yet host_oom (critical)" in page_of(make_shown(report)).text
+    assert "Shortly before host_oom (critical)" in page_of(make_shown(report)).text
 
 
 def test_a_source_that_fails_says_why_and_counts_it() -> None:
@@ -162,7 +162,7 @@ def test_a_source_that_fails_says_why_and_counts_it() -> None:
     text = page_of(make_shown(report)).text
     assert f"cgroup {FAULT_WORDS[Fault.DENIED]}" in text
     assert "denied 7" in text
-    assert f"host_oom would not be seen : cgroup: {FAULT_WORDS[Fault.DENIED]}" in text
+    assert f"host_oom ✗ not watched : cgroup: {FAULT_WORDS[Fault.DENIED]}" in text
     assert f"Not read: {FAULT_WORDS[Fault.DENIED]}." in text
 
 
@@ -177,8 +177,10 @@ def test_what_is_not_known_is_no_empty_bar() -> None:
 
 
 def test_a_young_sidecar_shows_less_time() -> None:
-    assert fitting_span(Timeline(DAY_S), NOW) is QUARTER
-    assert fitting_span(make_shown(rows=[row_at(10, Verdict.NONE)]).timeline, NOW) is QUARTER
+    assert fitting_span(Timeline(DAY_S), NOW) == Span("", 60.0)
+    young = make_shown(rows=[row_at(10, Verdict.NONE)]).timeline
+    assert fitting_span(young, NOW) == Span("", 11 * 15.0)
+    assert QUARTER.seconds == 900
     assert fitting_span(make_shown(rows=[row_at(100, Verdict.NONE)]).timeline, NOW) is HOUR
 
 

@@ -1,6 +1,7 @@
 """From the page of each scenario alone: what, since when, what shows it, what to do, what is unseen."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -8,15 +9,25 @@ from sidecar.history.timeline import Timeline
 from sidecar.model.vocabulary import Cause, Source
 from sidecar.page.document import write_page
 from sidecar.page.shown import HOUR, SPANS, Shown, Span, fitting_span
-from sidecar.telling.sentences import explain, say_found
-from sidecar.telling.words import LEVERS, say_verdict
+from sidecar.telling.sentences import explain, say_urgent
+from sidecar.telling.words import LEVERS
 from tests.page.reading import Page, read_page
 from tests.page.scenes import EXPECTED, all_scenarios, scene, stopped
 
+HEADLINES = {
+    "healthy": "No trouble was seen, but 1 of 5 causes could not be",
+    "preemption": "The KV cache is too small for the load: requests are preempted",
+    "cuda_oom": "GPU memory ran out",
+    "host_oom": "Killed at the memory limit of its container or unit",
+    "engine_failure": "The engine died; nothing that is seen shows memory as the reason",
+    "stalled": "Requests are there, but no token is generated",
+    "startup_rejection": "vLLM did not start: too little GPU memory for what was asked",
+    "unknown": "Too little is seen to judge",
+}
 SECTIONS = (
     "What to do",
     "What shows it",
-    "The last 15 min",
+    "The last ",
     "Budgets",
     "Memory",
     "What can be seen from here",
@@ -44,14 +55,16 @@ def test_the_page_says_what_is_wrong_since_when_and_what_to_do(scenario: str) ->
     shown = scene(scenario)
     page = page_of(shown)
     report = shown.report
-    headline = say_verdict(EXPECTED[scenario])
-    assert page.headings[0] == ("h1", headline[:1].upper() + headline[1:])
-    assert [text for level, text in page.headings if level == "h2"] == list(SECTIONS)
+    assert page.headings[0] == ("h1", HEADLINES[scenario])
+    sections = [text for level, text in page.headings if level == "h2"]
+    assert [one[:9] if one.startswith("The last ") else one for one in sections] == list(SECTIONS)
     assert re.search(r"Since 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", page.text)
     assert f"Server {report.state.value}" in page.text
-    lever = LEVERS[report.advice.lever]
+    lever, step = LEVERS[report.advice.lever], report.advice.step_words
     if scenario not in {"healthy", "unknown"}:
-        assert f"{lever[:1].upper()}{lever[1:]}." in page.text
+        head, _, rest = page.text.partition("What to do")
+        assert f"To do {step[:1].upper()}{step[1:]}." in head
+        assert f"Lever {lever} ( {report.advice.lever.value} )" in rest
         assert f": {SIGNS[scenario]}" in page.text
         assert report.advice.cost in page.text
         assert all(reason in page.text for reason in report.advice.because)
@@ -62,7 +75,7 @@ def test_the_page_speaks_the_words_of_the_terminal(scenario: str) -> None:
     shown = scene(scenario)
     last = shown.report.last_window
     assert last is not None
-    urgent = "; ".join(say_found(found) for found in shown.report.urgent)
+    urgent = say_urgent(shown.report.urgent, shown.report.observable)
     assert (urgent or explain(last)) in page_of(shown).text
 
 
@@ -72,9 +85,9 @@ def test_every_cause_is_seen_or_says_why_not_and_what_would_show_it(scenario: st
     text = page_of(shown).text.partition("What can be seen from here")[2]
     for cause in Cause:
         if shown.report.observable[cause]:
-            assert f"{cause.value} would be seen" in text
+            assert f"{cause.value} ✓ watched" in text
         else:
-            assert re.search(f"{cause.value} would not be seen ?: .+? To see it: ", text)
+            assert re.search(f"{cause.value} ✗ not watched ?: .+? To watch it: ", text)
     for source in Source:
         assert source.value in text
 
@@ -105,6 +118,16 @@ def test_unknown_is_not_told_as_healthy() -> None:
     assert "not found (never counted as 0)" in page.text
     assert "not measured in this span" in page.text
     assert "0%" not in page.text
+
+
+def test_a_death_that_may_have_been_a_kill_for_memory_says_so_first() -> None:
+    head, _, _ = page_of(scene("engine_failure")).text.partition("What to do")
+    assert "a kill for lack of host memory could not have been seen" in head
+    assert "whether it is started again is not watched" in head
+    watched = scene("engine_failure")
+    observable = {**watched.report.observable, Cause.HOST_OOM: True}
+    report = replace(watched.report, urgent=watched.causes, observable=observable)
+    assert "a kill for lack" not in page_of(replace(watched, report=report)).text
 
 
 def test_a_clock_that_stands_still_comes_first() -> None:

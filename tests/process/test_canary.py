@@ -107,7 +107,7 @@ def test_the_daemon_tells_nothing_of_what_it_reads(target: str, tmp_path: Path) 
         pages = {
             path: running.get(path, {"X-Request-Id": REQUEST, "Authorization": f"Bearer {KEY}"})[1]
             for path in (
-                "/", "/metrics", "/api/report", "/api/windows", "/healthz", "/readyz",
+                "/", "/?span=24h", "/metrics", "/api/report", "/api/windows", "/healthz", "/readyz",
                 f"/{asked}?api_key={KEY}", f"/api/windows?limit={asked}", f"/metrics?x={KEY}",
             )
         }  # fmt: skip
