@@ -27,7 +27,7 @@ class Board:
     last_tick: float | None = None
     reload: ReloadStatus | None = None
     envelope: Envelope | None = None
-    written: tuple[object, str] | None = None
+    written: dict[Span | None, tuple[object, str]] = field(default_factory=dict)
 
     def complete(self, step: Step) -> Step:
         """A step with what is known beside the pipeline: the last reload, and the measured envelope."""
@@ -56,11 +56,12 @@ class Board:
             return write_waiting(self.place.interval_s)
         alive = self.is_alive()
         span = asked or fitting_span(self.past.timeline, now.unix)
-        key = (span, report.at, report.reload, alive)
-        if self.written is None or self.written[0] != key:
+        key = (report.at, report.reload, alive)
+        written = self.written.get(asked)
+        if written is None or written[0] != key:
             shown = Shown(report, self.past.timeline, self.place, now.unix, alive=alive)
-            self.written = (key, write_page(shown, span))
-        return self.written[1]
+            written = self.written[asked] = (key, write_page(shown, span))
+        return written[1]
 
     def is_alive(self) -> bool:
         """Whether the last tick is young enough."""

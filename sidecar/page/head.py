@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from sidecar.model.advice import Advice, Lever
 from sidecar.model.vocabulary import Cause, ServerState, Severity, Source, Verdict
 from sidecar.page.shown import Shown, since_when, standing_episodes
+from sidecar.telling.actions import action_for
 from sidecar.telling.blind_spots import remedy
 from sidecar.telling.figures import count_of, iso_time, say_duration, say_list
 from sidecar.telling.markup import Markup, element, join
@@ -157,7 +158,7 @@ def show_lever(shown: Shown) -> Markup:
         "section",
         name,
         element("p", element("strong", say_step(advice))),
-        element("dl", join(lever_parts(advice))),
+        element("dl", join(lever_parts(shown, advice))),
         class_="lever",
         aria_labelledby="lever",
     )
@@ -198,7 +199,7 @@ def list_fixes(shown: Shown) -> list[str]:
     return list(dict.fromkeys(fixes))
 
 
-def lever_parts(advice: Advice) -> Iterator[Markup]:
+def lever_parts(shown: Shown, advice: Advice) -> Iterator[Markup]:
     """The parts of an advice that are there."""
     parts = {
         "Because": advice.because,
@@ -206,6 +207,10 @@ def lever_parts(advice: Advice) -> Iterator[Markup]:
         "Check afterwards": (advice.verify,),
         "Way back": () if advice.lever is Lever.INSPECT_ENGINE_FAILURE else (advice.rollback,),
     }
+    action = action_for(shown.causes[0].cause, shown.causes[0].kind) if names_cause(shown) else None
+    if action is not None:
+        yield element("dt", "Do not")
+        yield element("dd", f"{action.never}.")
     yield element("dt", "Lever")
     yield element("dd", f"{LEVERS[advice.lever]} (", element("code", advice.lever.value), ")")
     for name, sentences in parts.items():

@@ -58,7 +58,7 @@ table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums
 th,td{padding:.25em .8em .25em 0;border-bottom:1px solid var(--rule);text-align:left;vertical-align:top}
 th{color:var(--quiet);font-weight:600}
 code{font-size:.92em}
-details{margin:.8em 0}summary{cursor:pointer}
+details{margin:.8em 0}dd details{margin:0}summary{cursor:pointer}
 footer{margin-top:2.5em;border-top:1px solid var(--rule);color:var(--quiet);font-size:.9rem}
 """
 SCRIPT = """\

@@ -1,16 +1,22 @@
 """From the page of each scenario alone: what, since when, what shows it, what to do, what is unseen."""
 
+import gzip
+import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from sidecar.commands.demo import SCENARIOS
+from sidecar.commands.scan import run_scan
 from sidecar.history.timeline import Timeline
 from sidecar.model.vocabulary import Cause, Source
 from sidecar.page.document import write_page
 from sidecar.page.shown import HOUR, SPANS, Shown, Span, fitting_span
+from sidecar.telling.actions import action_for
 from sidecar.telling.sentences import explain, say_urgent
-from sidecar.telling.words import LEVERS
+from sidecar.telling.words import LEVERS, say_kind
 from tests.page.reading import Page, read_page
 from tests.page.scenes import EXPECTED, all_scenarios, scene, stopped
 
@@ -108,6 +114,32 @@ def test_the_page_is_well_formed_semantic_and_without_anything_from_elsewhere(
     assert len(page.titles) >= page.pictures > 0
     for tag in ("html", "header", "main", "section", "nav", "figure", "footer"):
         assert f"<{tag}" in text
+
+
+@pytest.mark.parametrize("scenario", ["cuda_oom", "engine_failure", "startup_rejection"])
+def test_the_log_of_a_scenario_is_triaged_in_the_words_of_its_page(
+    scenario: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (source,) = (SCENARIOS / scenario).glob("log.jsonl*")
+    opened = gzip.open if source.suffix == ".gz" else open
+    with opened(source, "rt") as rows:
+        lines = [json.loads(row)["line"] for row in rows]
+    log = tmp_path / "vllm.log"
+    log.write_text("\n".join(lines))
+    run_scan([str(log)], output="text")
+    scanned = capsys.readouterr().out
+    shown = scene(scenario)
+    page = page_of(shown).text
+    first = shown.causes[0]
+    action = action_for(first.cause, first.kind)
+    assert action is not None
+    for words in (
+        say_kind(first.cause, first.kind),
+        action.never,
+        LEVERS[shown.report.advice.lever],
+    ):
+        assert words in scanned
+        assert words in page
 
 
 def test_unknown_is_not_told_as_healthy() -> None:
