@@ -66,11 +66,10 @@ $(DEPLOY_READY): requirements-deploy.lock
 
 deploy-tools: $(DEPLOY_READY)
 
-# Beside mtail and grep, which must be installed; the kills need root and cgroup v1. Numbers go to
-# .benchmarks/.
+# Beside mtail, grep and prometheus-node-exporter, which must be installed; the kills need root and
+# cgroup v1. BENCH="page start" measures only those. Numbers go to .benchmarks/.
 bench: $(READY)
-	$(BIN)/python -m tests.benchmarks.log_scan
-	$(BIN)/python -m tests.benchmarks.kill_visible
+	$(BIN)/python -m tests.benchmarks $(BENCH)
 
 clean:
 	rm -rf $(VENV) $(DEPLOY) .mypy_cache .pytest_cache .ruff_cache .hypothesis
