@@ -25,7 +25,7 @@ from sidecar.telling.words import say_kind
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-CHUNK_BYTES = 64 * 1024
+CHUNK_BYTES = 256 * 1024
 STDIN = "-"
 GZIP_MAGIC = b"\x1f\x8b"
 UNREADABLE = 2
