@@ -133,16 +133,13 @@ def _other_lines(text: bytes, begin: int) -> list[int] | None:
     run, find = _WHOLE_PASSED_RUN if redrawn else _PASSED_RUN, text.find
     others: list[int] = []
     at, end = begin, len(text)
-    skip = _EMPTY_LINES
     most = begin + min(_FIRST_BYTES, (end - begin) // _FIRST_PART)
     while at < end:
-        found = run(text, at)
-        at = found.end() if found else at
+        for passed in (run, _EMPTY_LINES):
+            found = passed(text, at)
+            at = found.end() if found else at
         if at >= end:
             break
-        if text[at] == _NEWLINE:
-            at = skip(text, at).end()
-            continue
         others.append(at)
         if len(others) == _MOST_OTHERS and at < most:
             return None
