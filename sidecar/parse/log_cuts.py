@@ -267,7 +267,7 @@ class Rejoiner:
         return not self._cuts and not self._may_hold_parts(text, begin)
 
     def _may_hold_parts(self, text: bytes, begin: int) -> bool:
-        places = [begin, *_line_begins(text, begin), text.rfind(b"\n", begin, -1) + 1 or begin]
+        places = {begin, *_line_begins(text, begin), text.rfind(b"\n", begin, -1) + 1 or begin}
         if any(text.startswith(_DOCKER_HEAD, at) for at in places):
             begun, ended = text.count(_DOCKER_HEAD, begin), 0
             for end in _DOCKER_ENDS:

@@ -8,9 +8,9 @@ from sidecar.parse.log_candidates import places
 from sidecar.parse.log_cuts import BEFORE, WIDEST, Continuations, Rejoiner, looks_headed
 from sidecar.parse.log_line import LONGEST, records
 from sidecar.parse.log_match import Match, match, read_line
+from sidecar.parse.log_windows import AFTER, begin_of_last, numbers_of, windows
 
 EVERYWHERE = frozenset(Scope)
-_AFTER = 2
 _HALF = LONGEST // 2
 _SHORTEST_WRAPPED = 40
 
@@ -69,7 +69,7 @@ class LineReader:
         text = self._cut_to_length(b"".join(pieces))
         if not self._parts.passes(text, len(self._kept)):
             text = self._kept + self._parts.feed(text[len(self._kept) :])
-        return self._read(text, _begin_of_last(text, _AFTER))
+        return self._read(text, begin_of_last(text, AFTER))
 
     def finish(self) -> Iterator[Said]:
         """The matches of what is left, a last line without an end included."""
@@ -97,83 +97,33 @@ class LineReader:
     def _read(self, text: bytes, up_to: int) -> Iterator[Said]:
         """The matches in the lines that begin before ``up_to`` and were not told before."""
         first, untold = self._kept_from, self._untold
-        begin = _begin_of_last(self._kept, 2 * _AFTER + 1)
+        begin = begin_of_last(self._kept, 2 * AFTER + 1)
         chosen = [at for at in self.search(text, begin) if untold <= at < up_to]
-        numbers, lines = _numbers(text, chosen)
+        numbers, lines = numbers_of(text, chosen)
         self.lines = self._parts.lines = first + lines
-        keep = _begin_of_last(text, BEFORE + _AFTER)
+        keep = begin_of_last(text, BEFORE + AFTER)
         self._kept, self._untold = text[keep:], up_to - keep
         if keep:
-            self._kept_from = self.lines - BEFORE - _AFTER
+            self._kept_from = self.lines - BEFORE - AFTER
         self._told = {key for key in self._told if key[0] > first - BEFORE}
         return self._match(text, chosen, numbers, first) if chosen else iter(())
 
     def _match(
         self, text: bytes, chosen: Sequence[int], numbers: Sequence[int], first: int
     ) -> Iterator[Said]:
-        for above, lines, here in _windows(text, chosen, numbers):
-            continued = Continuations(lines)
+        for window in windows(text, chosen, numbers):
+            continued = Continuations(window.lines)
             joins: dict[tuple[int, int], Match | None] = {}
-            for at in here:
+            for at in window.chosen:
                 if continued.holds(at):
                     continue
-                for begin, said in _meanings(lines, at, joins):
+                for begin, said in _meanings(window.lines, at, joins):
                     # Both lines of a wrapped wording are looked at: it is told once.
-                    line = first + above + begin + 1
+                    line = first + window.above + begin + 1
                     key = (self._parts.begins.get(line, line), said.signature.id)
                     if key not in self._told or begin == at:
                         self._told.add(key)
                         yield Said(key[0], said)
-
-
-def _numbers(text: bytes, begins: Sequence[int]) -> tuple[list[int], int]:
-    """The numbers, from 0, of the lines that begin at these places; and how many lines there are."""
-    numbers: list[int] = []
-    number = before = 0
-    for begin in begins:
-        number += text.count(b"\n", before, begin)
-        before = begin
-        numbers.append(number)
-    return numbers, number + text.count(b"\n", before)
-
-
-def _windows(
-    text: bytes, chosen: Sequence[int], numbers: Sequence[int]
-) -> Iterator[tuple[int, list[bytes], list[int]]]:
-    """The chosen lines with all that may decide what they mean, in pieces of the text.
-
-    For each piece the number of its first line, its lines, and which of them are chosen.
-    """
-    last = 0
-    while last < len(chosen):
-        first = last
-        last += 1
-        while last < len(chosen) and numbers[last] - numbers[last - 1] <= 2 * (BEFORE + _AFTER):
-            last += 1
-        begin, above = _line_above(text, chosen[first], BEFORE + _AFTER)
-        end = chosen[last - 1]
-        for _ in range(BEFORE + _AFTER):
-            end = text.find(b"\n", end) + 1
-            if not end:
-                end = len(text)
-                break
-        number = numbers[first] - above
-        lines = text[begin:end].split(b"\n")
-        yield number, lines, [one - number for one in numbers[first:last]]
-
-
-def _line_above(text: bytes, at: int, lines: int) -> tuple[int, int]:
-    """Where the line begins that stands so many above the one at ``at``; and how many there are."""
-    for above in range(lines):
-        if not at:
-            return 0, above
-        at = text.rfind(b"\n", 0, at - 1) + 1
-    return at, lines
-
-
-def _begin_of_last(text: bytes, lines: int) -> int:
-    """Where the last lines of a text begin that ends with a newline."""
-    return _line_above(text, len(text), lines)[0]
 
 
 def _meanings(
