@@ -53,6 +53,7 @@ _WRAPPED_RUN = re.compile(
 ).match
 
 # Sets are spelt out where many characters are read: re has no fast path for \d or \w in a set.
+# No row and none of the words before one begins like an address and the quote behind it.
 _ACCESS = r'INFO:     [.-:]++ - "'
 _PLAIN_TAG = r"\([A-Za-z][A-Za-z0-9_.:/-]{0,60}+ pid=[0-9]++\)"
 _CRI_HEAD = r"\d\d\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.[0-9]{1,9}+Z std(?:out|err) F "
@@ -151,16 +152,20 @@ def _lively(text: bytes) -> Iterator[int]:
     """Where the lines begin that are no dull INFO or DEBUG records."""
     at, end = 0, len(text)
     while at < end:
-        for run in (_DULL_RUN, _WRAPPED_RUN):
-            found = run(text, at)
-            at = found.end() if found else at
-        if at >= end:
-            return
+        if text[at] in _DULL_FIRST:
+            for run in (_DULL_RUN, _WRAPPED_RUN):
+                found = run(text, at)
+                at = found.end() if found else at
+            if at >= end:
+                return
         if text[at] != _NEWLINE:
             yield at
         after = text.find(b"\n", at)
         at = after + 1 if after >= 0 else end
 
+
+_DULL_FIRST = frozenset(b"({\x1b\\0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+"""What a dull record begins with, wrapped or not."""
 
 _NEWLINE = 0x0A
 
