@@ -34,7 +34,7 @@ from sidecar.sources.tail import Portion
 INBOX_EVENTS: Final = 32_768
 """Events kept between two samples. Beyond half of it no more is read: what is behind shows as lag."""
 MOST_LINES: Final = 1_048_576
-MOST_LOOKED_AT: Final = 32_768
+MOST_LOOKED_AT: Final = 16_384
 """Lines, and lines that may mean something, after which no more is read until the next sample: so much
 takes about half a second, whatever is written."""
 SLICE_BYTES: Final = 64 * 1024
