@@ -58,6 +58,10 @@ _ACCESS = r'INFO:     [.-:]++ - "'
 _PLAIN_TAG = r"\([A-Za-z][A-Za-z0-9_.:/-]{0,60}+ pid=[0-9]++\)"
 _CRI_HEAD = r"\d\d\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.[0-9]{1,9}+Z std(?:out|err) F "
 _COMPOSE_HEAD = r"[a-z][a-z0-9_.-]{0,60}+ ++\| "
+_JOURNAL_HEAD = (
+    r"[A-Z][a-z][a-z] [ 0-9][0-9] [0-9][0-9]:[0-9][0-9]:[0-9][0-9] [A-Za-z0-9_.-]++"
+    r" [A-Za-z0-9_.@-]++(?:\[[0-9]++\])?: "
+)
 _CALM_STATISTICS = (
     r"(?:Engine [0-9]++: )?Avg prompt throughput: "
     r"(?!0\.0 tokens/s, Avg generation throughput: 0\.0 tokens/s, Running: [1-9])"
@@ -71,7 +75,7 @@ _RECORD = (
 _PASSED_OVER = (
     rf"(?:{_ACCESS}|{_PLAIN_TAG} (?:{_RECORD}|{_ACCESS})|{_RECORD}"
     rf"|\x1b\[[0-9;]*+m{_PLAIN_TAG}\x1b\[[0-9;]*+m (?:{_RECORD}|{_ACCESS})"
-    rf"|(?:{_CRI_HEAD}|{_COMPOSE_HEAD})(?:{_PLAIN_TAG} )?(?:{_RECORD}|{_ACCESS}))"
+    rf"|(?:{_CRI_HEAD}|{_COMPOSE_HEAD}|{_JOURNAL_HEAD})(?:{_PLAIN_TAG} )?(?:{_RECORD}|{_ACCESS}))"
 )
 """How most lines of a busy log begin: with users' text, of which nothing is believed, whatever comes
 behind; or they are statistics, to their end, that tell of work going on."""
