@@ -7,6 +7,7 @@ times (per rank, per request, per traceback) counts once.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TypeVar
 
 from sidecar.catalog.signatures import PIN_MEMORY_FRAME, SERVER_STOPPING, Mark, Signature
@@ -401,9 +402,9 @@ def _explains(root: _At, death: _Death) -> bool:
 def triage(chunks: Iterable[bytes]) -> LogTriage:
     """Read a whole log, given in portions of any size, with flat memory."""
     reader, fold = LineReader(), _Fold()
-    for chunk in chunks:
-        for said in reader.feed(chunk):
-            fold.see(said)
+    # No name is kept for a portion: the memory of the last one is taken for the next one again.
+    for said in chain.from_iterable(map(reader.feed, chunks)):
+        fold.see(said)
     for said in reader.finish():
         fold.see(said)
     causes = fold.finish()

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
@@ -25,7 +26,10 @@ from sidecar.telling.words import say_kind
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-CHUNK_BYTES = 64 * 1024
+CHUNK_BYTES = 512 * 1024
+"""Of one read: so much stays in the processor's cache while it is looked through several times."""
+FIRST_BYTES = 64 * 1024
+"""What tells whether a file is text."""
 STDIN = "-"
 GZIP_MAGIC = b"\x1f\x8b"
 UNREADABLE = 2
@@ -36,6 +40,7 @@ MOST_NULS = 100
 def run_scan(files: Sequence[str], *, output: Literal["text", "json"]) -> int:
     """Print one result per file; 2 if a file could not be read (the others are done), else 0."""
     code = 0
+    bytes(8 * CHUNK_BYTES)  # The C library holds on to freed memory up to the largest block freed.
     for name in files:
         try:
             found = scan_file(name)
@@ -63,11 +68,10 @@ def scan_stream(file: BinaryIO) -> LogTriage:
     """The triage of a stream. Nothing to read, or no text, is ``unknown``: it shows no health."""
     # What comes through a pipe cannot be wound back: the first piece is put in front again.
     begin = file.read(CHUNK_BYTES)
-    whole = Rewound(begin, file)
     if begin.startswith(GZIP_MAGIC):
-        with gzip.open(io.BufferedReader(whole)) as unpacked:
+        with gzip.open(io.BufferedReader(Rewound(begin, file))) as unpacked:
             return scan_text(_chunks(unpacked))
-    return scan_text(_chunks(whole))
+    return scan_text(itertools.chain((begin,), _chunks(file)))
 
 
 class Rewound(io.RawIOBase):
@@ -93,15 +97,15 @@ class Rewound(io.RawIOBase):
 
 def scan_text(chunks: Iterator[bytes]) -> LogTriage:
     """The triage of what should be the text of a log."""
-    first = next(chunks, b"")
-    found = triage(itertools.chain((first,), chunks))
+    begin = next(chunks, b"")
+    first = begin[:FIRST_BYTES]
+    found = triage(itertools.chain((begin,), chunks))
     is_text = bool(first) and first.count(b"\0") <= len(first) // MOST_NULS
     return found if is_text or found.causes else replace(found, verdict=Verdict.UNKNOWN)
 
 
-def _chunks(file: io.RawIOBase | gzip.GzipFile) -> Iterator[bytes]:
-    while chunk := file.read(CHUNK_BYTES):
-        yield chunk
+def _chunks(file: BinaryIO | gzip.GzipFile) -> Iterator[bytes]:
+    return iter(partial(file.read, CHUNK_BYTES), b"")
 
 
 def _reason(error: Exception) -> str:

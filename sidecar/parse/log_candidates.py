@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, islice
+from itertools import accumulate
 
 from sidecar.catalog.signatures import NEEDLES, QUIET_STARTS
 from sidecar.catalog.signatures.needles import LEAD_STARTS
@@ -53,14 +53,20 @@ _WRAPPED_RUN = re.compile(
 ).match
 
 # Sets are spelt out where many characters are read: re has no fast path for \d or \w in a set.
-_ACCESS = r'INFO:     [0-9.:]{3,45}+ - "(?:GET|POST) '
+# No row and none of the words before one begins like an address and the quote behind it.
+_ACCESS = r'INFO:     [.-:]++ - "'
 _PLAIN_TAG = r"\([A-Za-z][A-Za-z0-9_.:/-]{0,60}+ pid=[0-9]++\)"
 _CRI_HEAD = r"\d\d\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.[0-9]{1,9}+Z std(?:out|err) F "
+_COMPOSE_HEAD = r"[a-z][a-z0-9_.-]{0,60}+ ++\| "
+_JOURNAL_HEAD = (
+    r"[A-Z][a-z][a-z] [ 0-9][0-9] [0-9][0-9]:[0-9][0-9]:[0-9][0-9] [A-Za-z0-9_.-]++"
+    r" [A-Za-z0-9_.@-]++(?:\[[0-9]++\])?: "
+)
 _CALM_STATISTICS = (
     r"(?:Engine [0-9]++: )?Avg prompt throughput: "
     r"(?!0\.0 tokens/s, Avg generation throughput: 0\.0 tokens/s, Running: [1-9])"
     r"[0-9.]++ tokens/s, Avg generation throughput: [0-9.]++ tokens/s"
-    r"(?:, [RSPW][a-z]++: [0-9]++ reqs)*(?:, [A-Z][A-Za-z ]++: [0-9.]++%)*\.?+\r?+(?:\n|\Z)"
+    r"(?:, [RSPW][a-z]++: [0-9]++ reqs)*(?:, [A-Z][A-Za-z ]++: [0-9.]++%)*\.?+\r?+(?=\n)"
 )
 _RECORD = (
     r"INFO \d\d-\d\d \d\d:\d\d:\d\d \[?+[A-Za-z0-9_./-]{1,80}+:[0-9]{1,6}+\] "
@@ -69,22 +75,22 @@ _RECORD = (
 _PASSED_OVER = (
     rf"(?:{_ACCESS}|{_PLAIN_TAG} (?:{_RECORD}|{_ACCESS})|{_RECORD}"
     rf"|\x1b\[[0-9;]*+m{_PLAIN_TAG}\x1b\[[0-9;]*+m (?:{_RECORD}|{_ACCESS})"
-    rf"|{_CRI_HEAD}(?:{_PLAIN_TAG} )?(?:{_RECORD}|{_ACCESS}))"
+    rf"|(?:{_CRI_HEAD}|{_COMPOSE_HEAD}|{_JOURNAL_HEAD})(?:{_PLAIN_TAG} )?(?:{_RECORD}|{_ACCESS}))"
 )
 """How most lines of a busy log begin: with users' text, of which nothing is believed, whatever comes
 behind; or they are statistics, to their end, that tell of work going on."""
 
-_OTHER_LINES = re.compile(rf"\n(?!{_PASSED_OVER}|\n)".encode()).finditer
-_OTHER_OR_REDRAWN_LINES = re.compile(
-    rf"\n(?!(?=[^\r\n]*+\r?+(?:\n|\Z)){_PASSED_OVER}|\n)".encode()
-).finditer
+_PASSED_RUN = re.compile(rf"(?:{_PASSED_OVER}.*+\n)*".encode()).match
+_WHOLE_PASSED_RUN = re.compile(rf"(?:{_PASSED_OVER}[^\r\n]*+\r?+\n)*".encode()).match
 """Where a line is drawn over by what stands behind a carriage return, its head says nothing."""
 
+_EMPTY_LINES = re.compile(rb"\n*+").match
 _REDRAWN = re.compile(rb"\r(?!\n|\Z)").finditer
 
 _MOST_OTHERS = 32
 """Other lines in the first part of a text, and what share of it that is: with more, all are looked at."""
 _FIRST_PART = 8
+_FIRST_BYTES = 8 * 1024
 
 _LOUD = (b"ERROR ", b"(raylet", b"Preemptions: ")
 """What makes an INFO line worth a look: a record glued to it, or preemptions in its statistics."""
@@ -93,17 +99,32 @@ _STANDSTILL = b"throughput: 0.0 tokens/s, Running: "
 
 
 def candidates(text: bytes) -> list[int]:
-    """Numbers, from 0, of the lines that may match, alone or joined with a neighbour.
+    """Numbers, from 0, of the lines that may match, alone or joined with a neighbour."""
+    numbers: list[int] = []
+    number = before = 0
+    for begin in places(text):
+        number += text.count(b"\n", before, begin)
+        before = begin
+        numbers.append(number)
+    return numbers
+
+
+def places(text: bytes, begin: int = 0) -> list[int]:
+    """Where the lines begin, from the line at ``begin`` on, that may match alone or with a neighbour.
 
     The others cannot. Lines with users' text are most of any log and are passed over first, then
     INFO and DEBUG records that no row can match. The rest is looked at without its line breaks, so
     that a wording which a terminal wrapped is found too: then both of its lines are named.
     """
-    places = _other_lines(text)
-    if places is None:
-        return _numbers(text, _of_meaning(text))
-    rest = _lines_at(text, places)
-    return _numbers(text, [places[line] for line in _numbers(rest, _of_meaning(rest))])
+    others = _other_lines(text, begin)
+    if others is None:
+        return [begin + at for at in _of_meaning(text[begin:])]
+    if not others:
+        return []
+    find = text.find
+    rest = [text[at : find(b"\n", at) + 1 or None] for at in others]
+    known = dict(zip(accumulate(map(len, rest), initial=0), others, strict=False))
+    return [known[at] for at in _of_meaning(b"".join(rest))]
 
 
 def _of_meaning(text: bytes) -> list[int]:
@@ -112,48 +133,44 @@ def _of_meaning(text: bytes) -> list[int]:
     return sorted(_near_needles(text, begins)) if begins else []
 
 
-def _other_lines(text: bytes) -> list[int] | None:
+def _other_lines(text: bytes, begin: int) -> list[int] | None:
     """Where the lines begin that are not passed over; None if too many are not."""
-    redrawn = b"\r" in text and next(_REDRAWN(text), None) is not None
-    found = (_OTHER_OR_REDRAWN_LINES if redrawn else _OTHER_LINES)(text)
-    first = [one.end() for one in islice(found, _MOST_OTHERS)]
-    last = len(text)
-    if len(first) == _MOST_OTHERS and first[-1] < last // _FIRST_PART:
-        return None
-    begins = [*([0] if text and text[0] != _NEWLINE else ()), *first, *[one.end() for one in found]]
-    return begins[:-1] if begins and begins[-1] == last else begins
-
-
-def _lines_at(text: bytes, begins: Sequence[int]) -> bytes:
-    find = text.find
-    return b"".join([text[begin : find(b"\n", begin) + 1 or None] for begin in begins])
-
-
-def _numbers(text: bytes, begins: Sequence[int]) -> list[int]:
-    """The numbers of the lines that begin at these places, which stand in order."""
-    numbers: list[int] = []
-    number = before = 0
-    for begin in begins:
-        number += text.count(b"\n", before, begin)
-        before = begin
-        numbers.append(number)
-    return numbers
+    redrawn = text.find(b"\r", begin) >= 0 and next(_REDRAWN(text, begin), None) is not None
+    run, find = _WHOLE_PASSED_RUN if redrawn else _PASSED_RUN, text.find
+    others: list[int] = []
+    at, end = begin, len(text)
+    most = begin + min(_FIRST_BYTES, (end - begin) // _FIRST_PART)
+    while at < end:
+        for passed in (run, _EMPTY_LINES):
+            found = passed(text, at)
+            at = found.end() if found else at
+        if at >= end:
+            break
+        others.append(at)
+        if len(others) == _MOST_OTHERS and at < most:
+            return None
+        at = find(b"\n", at) + 1 or end
+    return others
 
 
 def _lively(text: bytes) -> Iterator[int]:
     """Where the lines begin that are no dull INFO or DEBUG records."""
     at, end = 0, len(text)
     while at < end:
-        for run in (_DULL_RUN, _WRAPPED_RUN):
-            found = run(text, at)
-            at = found.end() if found else at
-        if at >= end:
-            return
+        if text[at] in _DULL_FIRST:
+            for run in (_DULL_RUN, _WRAPPED_RUN):
+                found = run(text, at)
+                at = found.end() if found else at
+            if at >= end:
+                return
         if text[at] != _NEWLINE:
             yield at
         after = text.find(b"\n", at)
         at = after + 1 if after >= 0 else end
 
+
+_DULL_FIRST = frozenset(b"({\x1b\\0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+"""What a dull record begins with, wrapped or not."""
 
 _NEWLINE = 0x0A
 

@@ -1,7 +1,7 @@
 """Lines that were cut, and lines of users: what must be joined, not believed, or not kept."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from sidecar.catalog.plain_loggers import PLAIN_LOGGERS
@@ -215,6 +215,16 @@ class _Cut:
         return b"".join((self.head, *self.texts, self.tail))
 
 
+_LOOK_BYTES = 16 * 1024
+
+
+def _line_begins(text: bytes, begin: int) -> Iterator[int]:
+    """Where some lines begin, so that no long run of lines of one form is missed."""
+    for at in range(begin + _LOOK_BYTES, len(text), _LOOK_BYTES):
+        if (end := text.find(b"\n", at, at + _LOOK_BYTES)) >= 0:
+            yield end + 1
+
+
 @dataclass(slots=True)
 class Rejoiner:
     """Joins the parts in which a container runtime wrote one record of a stream.
@@ -237,7 +247,7 @@ class Rejoiner:
         if self.begins:
             last = self.lines - _KNOWN_BEGINS
             self.begins = {line: begun for line, begun in self.begins.items() if line > last}
-        if not self._cuts and not self._may_hold_parts(data):
+        if self.passes(data, 0):
             self.lines += data.count(b"\n")
             return data
         return b"\n".join(self._rejoin(line) for line in data.split(b"\n")[:-1]) + b"\n"
@@ -252,20 +262,24 @@ class Rejoiner:
         self._cuts.clear()
         return b"".join(lines)
 
-    def _may_hold_parts(self, data: bytes) -> bool:
-        last = data.rfind(b"\n", 0, -1) + 1
-        if data.startswith(_DOCKER_HEAD) or data.startswith(_DOCKER_HEAD, last):
-            begun, ended = data.count(_DOCKER_HEAD), 0
+    def passes(self, text: bytes, begin: int) -> bool:
+        """Whether no line from ``begin`` on belongs to a record in parts: ``feed`` would change none."""
+        return not self._cuts and not self._may_hold_parts(text, begin)
+
+    def _may_hold_parts(self, text: bytes, begin: int) -> bool:
+        places = {begin, *_line_begins(text, begin), text.rfind(b"\n", begin, -1) + 1 or begin}
+        if any(text.startswith(_DOCKER_HEAD, at) for at in places):
+            begun, ended = text.count(_DOCKER_HEAD, begin), 0
             for end in _DOCKER_ENDS:
                 if ended < begun:
-                    ended += data.count(end) - data.count(b"\\" + end)
+                    ended += text.count(end, begin) - text.count(b"\\" + end, begin)
             self._is_raw = self._is_raw or ended > 0
-            wanted = self._is_raw or self._unended <= BEFORE or len(data) >= PART_BYTES
+            wanted = self._is_raw or self._unended <= BEFORE or len(text) - begin >= PART_BYTES
             if begun != ended and wanted:
                 return True
-        if not (_CRI_PART(data) or _CRI_PART(data, last)):
+        if not any(_CRI_PART(text, at) for at in places):
             return False
-        return b" stdout P " in data or b" stderr P " in data
+        return text.find(b" stdout P ", begin) >= 0 or text.find(b" stderr P ", begin) >= 0
 
     def _rejoin(self, line: bytes) -> bytes:
         self.lines += 1

@@ -6,8 +6,9 @@ A signature counts only at the very start of a message, so that nothing that a l
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
-from sidecar.catalog.signatures import ARGUMENT_ROWS, LIVE_SCOPES, ROWS, Scope, Signature
+from sidecar.catalog.signatures import ARGUMENT_ROWS, LIVE_SCOPES, NEEDLES, ROWS, Scope, Signature
 from sidecar.parse.log_facts import read_facts
 from sidecar.parse.log_line import QUIET_LEVELS, Record, inner_records, records
 
@@ -68,18 +69,38 @@ _LEAD = re.compile(
 _MOST_LEADS = 6
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """A signature with its pattern compiled."""
-
-    signature: Signature
-    pattern: re.Pattern[str]
+@cache
+def _pattern(text: str) -> re.Pattern[str]:
+    """Compiled when a message first needs it: most never are, and all take long."""
+    return re.compile(text)
 
 
-_ROWS = tuple(_Row(row, re.compile(row.pattern)) for row in ROWS)
-_ARGUMENT_ROWS = tuple(row for row in _ROWS if row.signature.id in ARGUMENT_ROWS)
-_BY_NEEDLE = tuple((row.signature.needle, row) for row in _ROWS)
-_LIVE_BY_NEEDLE = tuple(pair for pair in _BY_NEEDLE if pair[1].signature.scope in LIVE_SCOPES)
+def _by_literal() -> tuple[tuple[str, tuple[tuple[str, tuple[int, ...]], ...]], ...]:
+    """A literal, and the needles that hold it, each with the places of its rows in ``ROWS``."""
+    groups: dict[str, dict[str, list[int]]] = {}
+    for place, row in enumerate(ROWS):
+        literal = next(literal for literal in NEEDLES if literal in row.needle)
+        groups.setdefault(literal, {}).setdefault(row.needle, []).append(place)
+    return tuple(
+        (literal, tuple((needle, tuple(places)) for needle, places in needles.items()))
+        for literal, needles in groups.items()
+    )
+
+
+_BY_LITERAL = _by_literal()
+_ARGUMENT_ROWS = tuple(row for row in ROWS if row.id in ARGUMENT_ROWS)
+
+
+def _rows_in(message: str, scopes: frozenset[Scope]) -> list[Signature]:
+    """The rows of ``scopes`` whose needle the message holds, in order."""
+    found: list[int] = []
+    for literal, needles in _BY_LITERAL:
+        if literal in message:
+            for needle, places in needles:
+                if needle in message:
+                    found += places
+    found.sort()
+    return [ROWS[place] for place in found if ROWS[place].scope in scopes]
 
 
 def _meanings(message: str) -> Iterator[str]:
@@ -101,12 +122,11 @@ def match(record: Record, scopes: frozenset[Scope] = LIVE_SCOPES) -> Match | Non
         return None
     quiet = record.level in QUIET_LEVELS
     message = record.message
-    known = _LIVE_BY_NEEDLE if scopes <= LIVE_SCOPES else _BY_NEEDLE
-    rows = [row for needle, row in known if needle in message and row.signature.scope in scopes]
+    rows = _rows_in(message, scopes)
     for meaning in _meanings(message) if rows else ():
         for row in rows:
-            if (found := row.pattern.match(meaning)) and _is_believed(row.signature, record, quiet):
-                return _matched(row.signature, record, found)
+            if (found := _pattern(row.pattern).match(meaning)) and _is_believed(row, record, quiet):
+                return _matched(row, record, found)
     return None
 
 
@@ -115,10 +135,9 @@ def _arguments(record: Record, scopes: frozenset[Scope]) -> Match | None:
     if Scope.SERVER not in scopes or record.logger_file is None:
         return None
     for row in _ARGUMENT_ROWS:
-        if (found := row.pattern.match(record.message)) and _is_believed(
-            row.signature, record, quiet=True
-        ):
-            return _matched(row.signature, record, found)
+        found = _pattern(row.pattern).match(record.message)
+        if found and _is_believed(row, record, quiet=True):
+            return _matched(row, record, found)
     return None
 
 

@@ -1,17 +1,20 @@
 """A whole log -> the matches in its lines, in whatever portions its bytes come."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sidecar.catalog.signatures import Scope
-from sidecar.parse.log_candidates import candidates
+from sidecar.parse.log_candidates import places
 from sidecar.parse.log_cuts import BEFORE, WIDEST, Continuations, Rejoiner, looks_headed
 from sidecar.parse.log_line import LONGEST, records
 from sidecar.parse.log_match import Match, match, read_line
+from sidecar.parse.log_windows import AFTER, begin_of_last, numbers_of, windows
 
 EVERYWHERE = frozenset(Scope)
-_AFTER = 2
+_HALF = LONGEST // 2
 _SHORTEST_WRAPPED = 40
+
+Search = Callable[[bytes, int], Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +27,20 @@ class Said:
 
 @dataclass(slots=True)
 class LineReader:
-    """Bytes in any portions -> the matches in their lines, with flat memory."""
+    """Bytes in any portions -> the matches in their lines, with flat memory.
+
+    ``search``: where the lines begin that may match, in a text from a place on. ``cut``: lines that
+    were longer than ``LONGEST``, of which only the begin was read.
+    """
 
     lines: int = 0
     cut: int = 0
+    search: Search = places
     _begun: bytes = b""
     _parts: Rejoiner = field(default_factory=Rejoiner)
     _kept: bytes = b""
     _kept_from: int = 0
-    _told_up_to: int = 0
+    _untold: int = 0
     _skipping: bool = False
     _told: set[tuple[int, str]] = field(default_factory=set)
 
@@ -44,71 +52,78 @@ class LineReader:
                 return iter(())
             self._skipping, chunk = False, chunk[begin:]
         last = chunk.rfind(b"\n") + 1
+        pieces: list[bytes | memoryview] = [self._kept]
         if last:
-            whole = b"".join((self._begun, memoryview(chunk)[:last]))
+            pieces += (self._begun, memoryview(chunk)[:last])
             self._begun = chunk[last:]
         else:
-            whole, self._begun = b"", self._begun + chunk
+            self._begun += chunk
         if len(self._begun) > LONGEST:
             # The begin of a line that is too long is read as if it were whole.
-            whole, self._begun = whole + self._begun[:LONGEST] + b"\n", b""
+            pieces += (self._begun[:LONGEST], b"\n")
+            self._begun = b""
             self._skipping = True
             self.cut += 1
-        if not whole:
+        if len(pieces) == 1:
             return iter(())
-        joined = self._parts.feed(whole)
-        self.lines = self._parts.lines
-        return self._read(self._kept + joined, self.lines - _AFTER)
+        text = self._cut_to_length(b"".join(pieces))
+        if not self._parts.passes(text, len(self._kept)):
+            text = self._kept + self._parts.feed(text[len(self._kept) :])
+        return self._read(text, begin_of_last(text, AFTER))
 
     def finish(self) -> Iterator[Said]:
         """The matches of what is left, a last line without an end included."""
         rest = self._parts.feed(self._begun + b"\n") if self._begun else b""
-        self.lines = self._parts.lines
+        lines = self._parts.lines
         # What is left of records in parts stands behind the last line, and is told in its first.
-        rest += self._parts.finish()
-        return self._read(self._kept + rest, self._parts.lines)
+        text = self._kept + rest + self._parts.finish()
+        found = self._read(text, len(text))
+        self.lines = lines
+        return found
+
+    def _cut_to_length(self, text: bytes) -> bytes:
+        """The text without what stands behind the first ``LONGEST`` bytes of a new line."""
+        new = len(self._kept)
+        # Such a line covers one of the places where we look, and half its length behind that.
+        for at in range(new, len(text) - _HALF, _HALF):
+            if text.find(b"\n", at, at + _HALF) < 0:
+                break
+        else:
+            return text
+        lines = text[new:].split(b"\n")
+        self.cut += sum(len(line) > LONGEST for line in lines)
+        return text[:new] + b"\n".join([line[:LONGEST] for line in lines])
 
     def _read(self, text: bytes, up_to: int) -> Iterator[Said]:
-        first, told = self._kept_from, self._told_up_to
-        begin = _begin_of_last(self._kept, 2 * _AFTER + 1)
-        above = text.count(b"\n", 0, begin)
-        found = (above + at for at in candidates(text[begin:]))
-        chosen = [at for at in found if told <= first + at < up_to]
-        self._told_up_to = max(told, up_to)
-        self._kept, self._kept_from = _last_lines(text, first, self._parts.lines)
-        lines = text.split(b"\n", chosen[-1] + BEFORE) if chosen else ()
-        return self._match(lines, chosen, first)
-
-    def _match(self, lines: Sequence[bytes], chosen: Sequence[int], first: int) -> Iterator[Said]:
+        """The matches in the lines that begin before ``up_to`` and were not told before."""
+        first, untold = self._kept_from, self._untold
+        begin = begin_of_last(self._kept, 2 * AFTER + 1)
+        chosen = [at for at in self.search(text, begin) if untold <= at < up_to]
+        numbers, lines = numbers_of(text, chosen)
+        self.lines = self._parts.lines = first + lines
+        keep = begin_of_last(text, BEFORE + AFTER)
+        self._kept, self._untold = text[keep:], up_to - keep
+        if keep:
+            self._kept_from = self.lines - BEFORE - AFTER
         self._told = {key for key in self._told if key[0] > first - BEFORE}
-        continued = Continuations(lines)
-        joins: dict[tuple[int, int], Match | None] = {}
-        for at in chosen:
-            if continued.holds(at):
-                continue
-            for begin, said in _meanings(lines, at, joins):
-                # Both lines of a wrapped wording are looked at: it is told once.
-                line = first + begin + 1
-                key = (self._parts.begins.get(line, line), said.signature.id)
-                if key not in self._told or begin == at:
-                    self._told.add(key)
-                    yield Said(key[0], said)
+        return self._match(text, chosen, numbers, first) if chosen else iter(())
 
-
-def _last_lines(text: bytes, first: int, lines: int) -> tuple[bytes, int]:
-    """The lines that those to come may belong to, and the number of the first of them."""
-    begin = _begin_of_last(text, BEFORE + _AFTER)
-    return (text[begin:], lines - BEFORE - _AFTER) if begin else (text, first)
-
-
-def _begin_of_last(text: bytes, lines: int) -> int:
-    """Where the last lines of a text begin that ends with a newline."""
-    at = len(text)
-    for _ in range(lines + 1):
-        at = text.rfind(b"\n", 0, at)
-        if at < 0:
-            return 0
-    return at + 1
+    def _match(
+        self, text: bytes, chosen: Sequence[int], numbers: Sequence[int], first: int
+    ) -> Iterator[Said]:
+        for window in windows(text, chosen, numbers):
+            continued = Continuations(window.lines)
+            joins: dict[tuple[int, int], Match | None] = {}
+            for at in window.chosen:
+                if continued.holds(at):
+                    continue
+                for begin, said in _meanings(window.lines, at, joins):
+                    # Both lines of a wrapped wording are looked at: it is told once.
+                    line = first + window.above + begin + 1
+                    key = (self._parts.begins.get(line, line), said.signature.id)
+                    if key not in self._told or begin == at:
+                        self._told.add(key)
+                        yield Said(key[0], said)
 
 
 def _meanings(

@@ -12,7 +12,7 @@ from sidecar.clock import ClockLike
 from sidecar.model.readings import LogEvent, LogReading
 from sidecar.model.samples import Instant, Sample
 from sidecar.model.vocabulary import Cause, Fault, Source
-from sidecar.parse.log_candidates import candidates
+from sidecar.parse.log_candidates import candidates, places
 from sidecar.parse.log_cuts import (
     BEFORE,
     Continuations,
@@ -22,6 +22,7 @@ from sidecar.parse.log_cuts import (
 )
 from sidecar.parse.log_line import text_of
 from sidecar.parse.log_match import read_line
+from sidecar.parse.log_windows import begin_of_last, numbers_of, windows
 from sidecar.parse.recorded_log import event_of, match_row
 from sidecar.sources.base import Tap, sample_of
 from sidecar.sources.log_places.base import LogPlace
@@ -32,7 +33,17 @@ from sidecar.sources.tail import Portion
 
 INBOX_EVENTS: Final = 32_768
 """Events kept between two samples. Beyond half of it no more is read: what is behind shows as lag."""
+MOST_LINES: Final = 1_048_576
+MOST_LOOKED_AT: Final = 16_384
+"""Lines, and lines that may mean something, after which no more is read until the next sample: so much
+takes about half a second, whatever is written."""
+SLICE_BYTES: Final = 64 * 1024
+TURN_LINES: Final = 65_536
+TURN_LOOKED_AT: Final = 1024
+"""Lines are looked at in slices, and all else has its turn after so many: some tens of milliseconds."""
 URGENT: Final = frozenset({Cause.HOST_OOM, Cause.CUDA_OOM, Cause.ENGINE_FAILURE})
+_ROOMY: Final = 8 * 1024
+"""Bytes of context that are not worth being cut to ``BEFORE`` lines."""
 _MOST_STREAMS: Final = 256
 """Streams of one place of which the last lines are kept."""
 
@@ -41,19 +52,29 @@ _MOST_STREAMS: Final = 256
 class _Stream:
     """What must be known of a stream to read on: its last lines, and records cut in parts."""
 
-    context: list[bytes] = field(default_factory=list)
+    context: bytes = b""
     parts: Rejoiner = field(default_factory=Rejoiner)
 
 
 @dataclass(slots=True)
 class _Followed:
-    """One place, and what is known of each of its streams."""
+    """One place, and what is known of each of its streams.
+
+    ``waiting``: what was read but not looked at yet, and of which stream it is. ``before_it``: the
+    place in front of that.
+    """
 
     place: LogPlace
     streams: dict[str, _Stream] = field(default_factory=dict)
+    waiting: deque[tuple[str, bytes]] = field(default_factory=deque)
+    before_it: Position | None = None
     fault: Fault | None = None
     lag_bytes: int = 0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def position(self) -> Position | None:
+        """A place behind which everything is still to be looked at."""
+        return self.before_it if self.waiting else self.place.position()
 
 
 class VllmLogSource:
@@ -78,6 +99,7 @@ class VllmLogSource:
         self._dropped: Counter[str] = Counter()
         self._lines = 0
         self._bytes = 0
+        self._looked_at = 0
         self._urgent = asyncio.Event()
 
     async def open(self) -> None:
@@ -111,8 +133,11 @@ class VllmLogSource:
 
     def positions(self) -> Mapping[str, Position]:
         """How far each place was read, by its name; what the last ``sample`` told is behind it."""
-        places = [followed.place for followed in self._places]
-        return {place.name: at for place in places if (at := place.position()) is not None}
+        return {
+            followed.place.name: at
+            for followed in self._places
+            if (at := followed.position()) is not None
+        }
 
     def _reading(self) -> LogReading:
         reading = LogReading(
@@ -127,7 +152,7 @@ class VllmLogSource:
         self._inbox.clear()
         self._past = ()
         self._dropped.clear()
-        self._lines = self._bytes = 0
+        self._lines = self._bytes = self._looked_at = 0
         return reading
 
     async def _follow(self, followed: _Followed) -> None:
@@ -137,8 +162,11 @@ class VllmLogSource:
 
     async def _drain(self, followed: _Followed) -> None:
         async with followed.lock:
-            if len(self._inbox) >= INBOX_EVENTS // 2:
+            # Whoever waited for lines may have been called away amid those that it had got.
+            await self._look_at(followed)
+            if self._is_full():
                 return
+            followed.before_it = followed.place.position()
             got = await followed.place.read()
             if isinstance(got, Fault):
                 if followed.fault is None and got is Fault.IO_ERROR:
@@ -146,11 +174,21 @@ class VllmLogSource:
                 followed.fault, followed.lag_bytes = got, 0
                 return
             followed.fault = None
-            followed.lag_bytes = sum(portion.lag_bytes for portion in got)
+            # What a late look brings may come with what the next one found: the last lag holds.
+            followed.lag_bytes = sum({one.stream: one.lag_bytes for one in got}.values())
             for portion in got:
-                self._take(followed.streams, portion)
+                self._take(followed, portion)
+            await self._look_at(followed)
 
-    def _take(self, streams: dict[str, _Stream], portion: Portion) -> None:
+    def _is_full(self) -> bool:
+        """Whether what is still to be read must wait for the next sample."""
+        return (
+            len(self._inbox) >= INBOX_EVENTS // 2
+            or self._lines >= MOST_LINES
+            or self._looked_at >= MOST_LOOKED_AT
+        )
+
+    def _take(self, followed: _Followed, portion: Portion) -> None:
         for reason, count in (
             ("too_long", portion.overlong),
             ("overflow", portion.overflow),
@@ -158,33 +196,53 @@ class VllmLogSource:
         ):
             if count:
                 self._dropped[reason] += count
+        streams = followed.streams
         stream = streams.pop(portion.stream, None) or _Stream()
         if portion.above:
-            above = portion.above.removesuffix(b"\n") + b"\n"
             stream = _Stream()
-            stream.context = stream.parts.feed(above).split(b"\n")[-BEFORE - 1 : -1]
-        if portion.data:
-            self._read(stream, portion.data)
+            above = stream.parts.feed(portion.above.removesuffix(b"\n") + b"\n")
+            stream.context = above[begin_of_last(above, BEFORE) :]
         streams[portion.stream] = stream
         if len(streams) > _MOST_STREAMS:
             del streams[next(iter(streams))]
+        followed.waiting += ((portion.stream, piece) for piece in _slices(portion.data))
+
+    async def _look_at(self, followed: _Followed) -> None:
+        """Match what waits, slice by slice; where that takes long all else has its turn between two."""
+        waiting = followed.waiting
+        lines, looked_at = self._lines, self._looked_at
+        while waiting:
+            name, data = waiting.popleft()
+            self._read(followed.streams.get(name) or _Stream(), data)
+            if self._lines - lines >= TURN_LINES or self._looked_at - looked_at >= TURN_LOOKED_AT:
+                lines, looked_at = self._lines, self._looked_at
+                await self._clock.pause(0)
 
     def _read(self, stream: _Stream, data: bytes) -> None:
         """Match new lines below those that are known."""
         known = len(stream.context)
+        lines = stream.parts.lines
+        text = stream.context + stream.parts.feed(data)
         self._bytes += len(data)
-        self._lines += data.count(b"\n")
-        text = stream.parts.feed(data).removesuffix(b"\n")
-        lines = [*stream.context, *text.split(b"\n")]
-        now = self._clock.now()
-        continued = Continuations(lines, wrapped=False)
-        for number in candidates(text):
-            if not continued.holds(known + number):
-                self._match(lines[known + number], now)
-        self._record(continued, known, now)
-        stream.context = lines[-BEFORE:]
+        self._lines += stream.parts.lines - lines
+        if begins := places(text, known):
+            self._looked_at += len(begins)
+            self._match(text, begins)
+        if self._tap is not None:
+            self._record(text, known, self._tap)
+        # More context than is looked at does no harm; to count lines for each new one would cost more.
+        stream.context = text if len(text) < _ROOMY else text[begin_of_last(text, BEFORE) :]
 
-    def _match(self, line: bytes, now: Instant) -> None:
+    def _match(self, text: bytes, begins: Sequence[int]) -> None:
+        """Keep what the lines that begin at these places say."""
+        now = self._clock.now()
+        for window in windows(text, begins, numbers_of(text, begins)[0]):
+            continued = Continuations(window.lines, wrapped=False)
+            for at in window.chosen:
+                if not continued.holds(at):
+                    self._keep(window.lines[at], now)
+
+    def _keep(self, line: bytes, now: Instant) -> None:
         for event in _events(line, now):
             if len(self._inbox) >= INBOX_EVENTS:
                 self._dropped["overflow"] += 1
@@ -200,22 +258,31 @@ class VllmLogSource:
         events = [event for text in texts for event in _past_events(text, now)]
         return tuple(events[-INBOX_EVENTS:])
 
-    def _record(self, continued: Continuations, known: int, now: Instant) -> None:
+    def _record(self, text: bytes, known: int, tap: Tap) -> None:
         """Hand lines over to a recording: those that are plainly vLLM's, of others what was read."""
-        if self._tap is None:
-            return
-        lines = continued.lines
-        for at in range(known, len(lines)):
+        now = self._clock.now()
+        lines = text.split(b"\n")[:-1]
+        continued = Continuations(lines, wrapped=False)
+        for at in range(text.count(b"\n", 0, known), len(lines)):
             if not lines[at]:
                 continue  # A part of a record that is handed over where it ends.
             is_held = continued.holds(at)
             if not is_held and is_plainly_vllms(lines[at]):
-                self._tap(now, {"line": text_of(lines[at])})
+                tap(now, {"line": text_of(lines[at])})
                 continue
             self._dropped["users_text"] += 1
             said = () if is_held else tuple(read_line(lines[at]))
             if said:
-                self._tap(now, {"read": [match_row(match) for match in said]})
+                tap(now, {"read": [match_row(match) for match in said]})
+
+
+def _slices(data: bytes) -> Iterator[bytes]:
+    """Complete lines in pieces of about ``SLICE_BYTES``."""
+    begin = 0
+    while begin < len(data):
+        end = data.find(b"\n", begin + SLICE_BYTES - 1) + 1 or len(data)
+        yield data[begin:end]
+        begin = end
 
 
 def _events(line: bytes, now: Instant) -> Iterator[LogEvent]:

@@ -15,10 +15,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import quantiles
 
+from tests.benchmarks.log_command import table
+from tests.benchmarks.row import Row
 from tests.fakes.daemon import daemon
 from tests.fakes.forked import Forked
 from tests.process import vllm_stand_in
@@ -26,7 +28,6 @@ from tests.process.memory_cgroups import pod_cgroup
 
 ROOT = Path(__file__).parents[2]
 EXPOSITION = ROOT / "tests/data/expositions/0.26.0.txt"
-RESULTS = ROOT / ".benchmarks/kill_visible.json"
 MEMORY = Path("/sys/fs/cgroup/memory")
 KMSG = Path("/dev/kmsg")
 KILLS = 100
@@ -54,20 +55,6 @@ class Kill:
     alerted: float
     first: str
     polls: list[float] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """Milliseconds until the alert stood on ``/metrics``, the wait for the next poll included."""
-
-    p50_ms: float
-    p99_ms: float
-    most_ms: float
-
-    @classmethod
-    def of(cls, seconds: list[float]) -> "Times":
-        cuts = quantiles(seconds, n=100, method="inclusive")
-        return cls(*(round(value * 1000, 1) for value in (cuts[49], cuts[98], max(seconds))))
 
 
 class KernelRecord:
@@ -167,39 +154,39 @@ def await_alert(ask: Callable[[], str]) -> tuple[float, str, list[float]]:
         time.sleep(POLL_S)
 
 
-def measure(kills: int = KILLS) -> dict[str, object]:
-    """Kill so often, one after the other."""
+def measure(kills: int = KILLS) -> list[Row]:
+    """Milliseconds until the alert stood on ``/metrics``, the wait for the next poll included.
+
+    Nothing where the machine does not let us: it needs root and cgroup v1.
+    """
+    if os.geteuid() != 0 or not (MEMORY / "memory.limit_in_bytes").exists():
+        return []
     with tempfile.TemporaryDirectory() as work:
         seen = [kill_once(number, Path(work)) for number in range(kills)]
     polls = [poll for kill in seen for poll in kill.polls]
-    return {
-        "kills": len(seen),
-        "kernel_record_to_alert": asdict(Times.of([k.alerted - k.recorded for k in seen])),
-        "victim_reaped_to_alert": asdict(
-            Times.of([k.alerted - k.reaped for k in seen if k.reaped is not None])
+    wrong = sum(kill.first != "host_oom" for kill in seen)
+    return [
+        *waits(f"{kills} kernel kills, record to alert", [k.alerted - k.recorded for k in seen]),
+        *waits(
+            f"{kills} kernel kills, victim reaped to alert",
+            [k.alerted - k.reaped for k in seen if k.reaped is not None],
         ),
-        "poll_ms": round(1000 * sum(polls) / len(polls), 1),
-        "engine_failure_shown_first": sum(kill.first != "host_oom" for kill in seen),
-    }
+        Row("one poll of /metrics", 1000 * sum(polls) / len(polls), "ms"),
+        Row("kills first alerted as another cause", wrong, "kills", target="none", met=wrong == 0),
+    ]
+
+
+def waits(what: str, seconds: list[float]) -> list[Row]:
+    """The middle, the hundredth and the longest of some waits."""
+    cuts = quantiles(seconds, n=100, method="inclusive")
+    found = (("p50", cuts[49]), ("p99", cuts[98]), ("at most", max(seconds)))
+    return [Row(f"{what}, {name}", value * 1000, "ms") for name, value in found]
 
 
 def main() -> None:
-    if os.geteuid() != 0 or not (MEMORY / "memory.limit_in_bytes").exists():
-        sys.stdout.write("kill to alert: not measured, it needs root and cgroup v1\n")
-        return
-    found = measure()
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(found, indent=2) + "\n")
-    sys.stdout.write(
-        f"kill to alert: {found['kills']} kernel kills under cgroup v1, a fresh daemon at a 1 s clock"
-        f" for each;\n/metrics is asked every {POLL_S * 1000:.0f} ms, which takes {found['poll_ms']} ms"
-        f" more; alerted first as engine_failure: {found['engine_failure_shown_first']}\n"
-    )
-    for since in ("kernel_record", "victim_reaped"):
-        times = found[f"{since}_to_alert"]
-        assert isinstance(times, dict)
-        shown = ", ".join(f"{name.removesuffix('_ms')} {ms} ms" for name, ms in times.items())
-        sys.stdout.write(f"  from {since.replace('_', ' ')}: {shown}\n")
+    """Measure and print."""
+    rows = measure()
+    sys.stdout.write(table(rows) or "kill to alert: not measured, it needs root and cgroup v1\n")
 
 
 if __name__ == "__main__":

@@ -1,27 +1,27 @@
-"""How fast a big log is read, beside mtail and grep in the same run; and how soon a line is shown.
+"""How fast a big log is read, beside mtail and grep in the same run.
 
-``python -m tests.benchmarks.log_scan [MB]`` prints a table and writes the numbers as JSON into
-``.benchmarks/log_scan.json``. A log of more than ``COMPARED_MB`` is read by us alone.
+``python -m tests.benchmarks.log_scan [MB]`` prints it. mtail and grep must be installed.
 """
 
 import json
-import os
-import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
-from tests.benchmarks import log_visible
+from sidecar.catalog.signatures import NEEDLES
+from tests.benchmarks.log_command import SCAN, Ran, best, run, table
 from tests.benchmarks.made_log import KINDS
+from tests.benchmarks.row import Row
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
-RESULTS = ROOT / ".benchmarks" / "log_scan.json"
+MEGABYTES = 200
 ROUNDS = 3
-COMPARED_MB = 400
+TIMES_MTAIL = 15.0
+TIMES_GREP = 0.4
+GROWTH = 10
+MOST_GROWTH = 1.2
 SAME_WORDINGS = (
     "OutOfMemoryError: CUDA out of memory. ",
     "ValueError: No available memory for the cache blocks",
@@ -43,63 +43,87 @@ SCAN_KINDS = {
 """Of these kinds the scan counts each line as an incident; see ``crashed`` for the last one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """What a command took: the best of some rounds, by CPU seconds of the process itself."""
-
-    name: str
-    cpu_s: float
-    wall_s: float
-    rss_mb: float
-    lines_per_cpu_s: float
-    mb_per_cpu_s: float
-
-
-def run(command: list[str]) -> tuple[str, float, float, float]:
-    """What a command printed, its CPU and wall seconds, and the most memory it held, in MB."""
-    with tempfile.TemporaryFile() as out:
-        begun = time.monotonic()
-        process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env={"PATH": os.environ["PATH"], "LC_ALL": "C"},
-            stdout=out,
-            stderr=subprocess.DEVNULL,
-        )
-        # What wait4 tells of memory is no less than what we ourselves held at the fork.
-        rss = 0
-        while (got := os.wait4(process.pid, os.WNOHANG))[0] == 0:
-            rss = max(rss, peak_kb(process.pid))
-            time.sleep(0.005)
-        _, status, used = got
-        wall = time.monotonic() - begun
-        process.returncode = os.waitstatus_to_exitcode(status)
-        out.seek(0)
-        printed = out.read().decode()
-    if process.returncode != 0:
-        sys.exit(f"{command[0]} ended with {process.returncode}")
-    return printed, used.ru_utime + used.ru_stime, wall, rss / 1024
+def measure(megabytes: int = MEGABYTES) -> list[Row]:
+    """MB of log per CPU second, by each command; and what ten times the log costs per MB."""
+    with tempfile.TemporaryDirectory() as directory:
+        work = Path(directory)
+        log, held = made(work / "vllm.log", megabytes)
+        ours = scan(log, held)
+        rows = [*compare(log, held, work, ours)]
+        log.unlink()
+        small = scan(*made(work / "small.log", megabytes // GROWTH))
+        nothing = best((*SCAN, "/dev/null"), ROUNDS).cpu_s
+    per_gb = [
+        (ran.cpu_s - nothing) / size * 1000
+        for ran, size in ((ours, megabytes), (small, megabytes // GROWTH))
+    ]
+    grown = per_gb[0] / per_gb[1]
+    start = Row("start of a scan", nothing, "CPU s")
+    growth = Row(
+        f"scan of a log {GROWTH} times as long, without the start",
+        per_gb[0],
+        "CPU s per GB",
+        f"{megabytes // GROWTH} MB",
+        per_gb[1],
+        grown,
+        f"<= {MOST_GROWTH}x",
+        grown <= MOST_GROWTH,
+    )
+    return [*rows, start, growth]
 
 
-def peak_kb(pid: int) -> int:
-    """The most memory that a process has held so far, 0 once it has none."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return next((int(line.split()[1]) for line in status.splitlines() if "VmHWM" in line), 0)
+def made(log: Path, megabytes: int) -> tuple[Path, dict[str, int]]:
+    """A log, and how many lines of each kind it holds. A child makes it, so that we stay small."""
+    maker = [sys.executable, "-m", "tests.benchmarks.made_log", str(log), str(megabytes)]
+    return log, Counter[str](json.loads(run(maker).printed))
 
 
-def measured(name: str, command: list[str], size: int, lines: int, rounds: int) -> tuple[Cost, str]:
-    """The cost of a command on a log, and what it printed."""
-    printed, cpu, wall, rss = min((run(command) for _ in range(rounds)), key=lambda got: got[1])
-    megabytes = size / 1e6
-    return Cost(name, cpu, wall, rss, lines / cpu, megabytes / cpu), printed
+def scan(log: Path, held: dict[str, int], rounds: int = ROUNDS) -> Ran:
+    """What the scan took; ends the program where it does not find what the log holds."""
+    ran = best((*SCAN, str(log)), rounds)
+    agree("scan", scanned(ran.printed, held), {kind: held[kind] for kind in (*KINDS, "lines")})
+    return ran
+
+
+def compare(log: Path, held: dict[str, int], work: Path, ours: Ran) -> Iterator[Row]:
+    """The other commands on the same log; ends the program where they do not find the same."""
+    megabytes = log.stat().st_size / 1e6
+    wanted = {kind: held[kind] for kind in (*KINDS, "lines")}
+    follow = ["mtail", "--one_shot", "--one_shot_format", "prometheus", "--log_dir", str(work)]
+    follow += ["--progs", str(HERE / "vllm.mtail"), "--logs", str(log)]
+    theirs = run(follow)
+    agree("mtail", followed(theirs.printed), wanted)
+    yield faster("mtail, 7 patterns", megabytes, ours, theirs, TIMES_MTAIL)
+    for literals in (NEEDLES, SAME_WORDINGS):
+        file = work / f"literals_{len(literals)}"
+        file.write_text("".join(f"{literal}\n" for literal in literals))
+        theirs = best(("grep", "-c", "-F", "-f", str(file), str(log)), ROUNDS)
+        if literals is SAME_WORDINGS:
+            agree("grep", {"all": int(theirs.printed)}, {"all": sum(held[kind] for kind in KINDS)})
+        yield faster(f"grep -F, {len(literals)} literals", megabytes, ours, theirs, TIMES_GREP)
+
+
+def faster(reference: str, megabytes: float, ours: Ran, theirs: Ran, target: float) -> Row:
+    """How many times as fast as another command the scan is."""
+    ratio = theirs.cpu_s / ours.cpu_s
+    return Row(
+        "log scan, full signature table",
+        megabytes / ours.cpu_s,
+        "MB per CPU s",
+        reference,
+        megabytes / theirs.cpu_s,
+        ratio,
+        f">= {target:g}x",
+        ratio >= target,
+    )
 
 
 def scanned(printed: str, held: dict[str, int]) -> dict[str, int]:
     """How many lines of each kind the scan counted."""
     result = json.loads(printed)
     counts = {(one["cause"], one["kind"]): one["count"] for one in result["causes"]}
-    found = {kind: counts[key] for kind, key in SCAN_KINDS.items()}
-    found["engine_dead"] = counts["engine_failure", "crashed"] - held["gpu_fault"]
+    found = {kind: counts.get(key, 0) for kind, key in SCAN_KINDS.items()}
+    found["engine_dead"] = counts.get(("engine_failure", "crashed"), 0) - held["gpu_fault"]
     return {**found, "lines": result["lines"]}
 
 
@@ -109,76 +133,16 @@ def followed(printed: str) -> dict[str, int]:
     return {name.partition("{")[0]: int(float(value)) for name, _, value in values}
 
 
-def compare(log: Path, held: dict[str, int], work: Path) -> list[Cost]:
-    """All commands on one log; ends the program where they do not find the same."""
-    size, lines = log.stat().st_size, held["lines"]
-    scan = [sys.executable, "-m", "sidecar", "scan", "--format", "json", str(log)]
-    rounds = ROUNDS if size <= COMPARED_MB * 1_000_000 else 1
-    ours, printed = measured("vllm-sidecar scan", scan, size, lines, rounds)
-    wanted = {kind: held[kind] for kind in (*KINDS, "lines")}
-    agree("scan", scanned(printed, held), wanted)
-    if rounds == 1:
-        return [ours]
-    follow = ["mtail", "--one_shot", "--one_shot_format", "prometheus", "--log_dir", str(work)]
-    follow += ["--progs", str(HERE / "vllm.mtail"), "--logs", str(log)]
-    theirs, printed = measured("mtail, 7 patterns", follow, size, lines, 1)
-    agree("mtail", followed(printed), wanted)
-    costs = [ours, theirs]
-    from sidecar.catalog.signatures import NEEDLES  # noqa: PLC0415 - so that children begin small
-
-    for name, literals in (("7", SAME_WORDINGS), (str(len(NEEDLES)), NEEDLES)):
-        file = work / f"literals_{name}"
-        file.write_text("".join(f"{literal}\n" for literal in literals))
-        search = ["grep", "-c", "-F", "-f", str(file), str(log)]
-        cost, printed = measured(f"grep -F, {name} literals", search, size, lines, ROUNDS)
-        costs.append(cost)
-        if literals is SAME_WORDINGS:
-            agree("grep", {"all": int(printed)}, {"all": sum(held[kind] for kind in KINDS)})
-    return costs
-
-
 def agree(name: str, found: dict[str, int], wanted: dict[str, int]) -> None:
     """End the program if a command found other numbers than the log holds."""
     if found != wanted:
         sys.exit(f"{name} found {found}, the log holds {wanted}")
 
 
-def table(costs: list[Cost]) -> str:
-    """The costs for people, and how many times as fast as each other command we are."""
-    head = ("command", "CPU s", "wall s", "klines/CPU s", "MB/CPU s", "RSS MB", "ours")
-    rows = [
-        (
-            cost.name,
-            f"{cost.cpu_s:.2f}",
-            f"{cost.wall_s:.2f}",
-            f"{cost.lines_per_cpu_s / 1000:.0f}",
-            f"{cost.mb_per_cpu_s:.0f}",
-            f"{cost.rss_mb:.1f}",
-            f"{cost.cpu_s / costs[0].cpu_s:.2f}x",
-        )
-        for cost in costs
-    ]
-    return "".join(
-        f"{row[0]:24}" + "".join(f"{cell:>13}" for cell in row[1:]) + "\n" for row in (head, *rows)
-    )
-
-
 def main(megabytes: int) -> None:
-    """Measure, print and write."""
-    with tempfile.TemporaryDirectory() as directory:
-        work = Path(directory)
-        log = work / "vllm.log"
-        maker = [sys.executable, "-m", "tests.benchmarks.made_log", str(log), str(megabytes)]
-        held = Counter[str](json.loads(run(maker)[0]))
-        costs = compare(log, held, work)
-        sys.stdout.write(f"{megabytes} MB, {held['lines']} lines\n{table(costs)}")
-        log.unlink()
-        shown = log_visible.measure(work)
-    sys.stdout.write(f"append to visible: {shown}\n")
-    results = {"costs": [asdict(cost) for cost in costs], "visible": asdict(shown), "held": held}
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    """Measure and print."""
+    sys.stdout.write(table(measure(megabytes)))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else MEGABYTES)

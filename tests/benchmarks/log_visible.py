@@ -1,15 +1,22 @@
-"""How soon after a line is written the daemon shows what it means."""
+"""How soon after a line is written the daemon shows what it means.
+
+``python -m tests.benchmarks.log_visible`` prints it.
+"""
 
 import http.client
 import re
+import sys
+import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import quantiles
 
+from tests.benchmarks.log_command import table
+from tests.benchmarks.row import Row
 from tests.fakes.daemon import daemon
 
 INCIDENTS = 60
+P50_MS, P99_MS = 20.0, 100.0
 PATIENCE_S = 5.0
 POLL_S = 0.002
 FIND_EVIDENCE = re.compile(
@@ -23,34 +30,29 @@ LINE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+def measure(incidents: int = INCIDENTS) -> list[Row]:
     """Milliseconds from the write to the first answer that tells of it, a poll's length included."""
-
-    p50_ms: float
-    p99_ms: float
-    most_ms: float
-    poll_ms: float
-    incidents: int
-
-    def __str__(self) -> str:
-        return (
-            f"p50 {self.p50_ms:.1f} ms, p99 {self.p99_ms:.1f} ms, at most {self.most_ms:.1f} ms"
-            f" of {self.incidents}; one poll takes {self.poll_ms:.1f} ms"
-        )
+    with tempfile.TemporaryDirectory() as work:
+        latencies, polls = watched(Path(work), incidents)
+    cuts = quantiles(latencies, n=100, method="inclusive")
+    poll = Row("one poll of /metrics", sum(polls) / len(polls), "ms")
+    return [
+        Row(f"append to visible, {name}", value, "ms", target=f"<= {most:g} ms", met=value <= most)
+        for name, value, most in (("p50", cuts[49], P50_MS), ("p99", cuts[98], P99_MS))
+    ] + [Row("append to visible, at most", max(latencies), "ms"), poll]
 
 
-def measure(work: Path) -> Shown:
+def watched(work: Path, incidents: int) -> tuple[list[float], list[float]]:
     """Write incidents, minutes apart by their own stamps, and ask until each is shown."""
     log = work / "growing.log"
     log.write_text("(APIServer pid=1) INFO:     Application startup complete.\n")
     options = ("--target", "http://127.0.0.1:9", "--log", str(log), "--interval", "1s")
     off = ("--window", "5s", "--cgroup", "off", "--kernel-log", "off", "--gpu", "off")
+    latencies, polls = [], []
     with daemon(*options, *off) as running, log.open("a") as file:
         running.samples()
         connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=5)
-        latencies, polls = [], []
-        for number in range(INCIDENTS):
+        for number in range(incidents):
             # The phase against the sample clock is another one each time.
             time.sleep(0.2 + 0.0137 * (number % 40))
             minutes = number * 10
@@ -69,8 +71,7 @@ def measure(work: Path) -> Shown:
             evidence(connection)
             polls.append((time.monotonic() - asked) * 1000)
         connection.close()
-    cuts = quantiles(latencies, n=100, method="inclusive")
-    return Shown(cuts[49], cuts[98], max(latencies), sum(polls) / len(polls), len(latencies))
+    return latencies, polls
 
 
 def evidence(connection: http.client.HTTPConnection) -> float:
@@ -78,3 +79,12 @@ def evidence(connection: http.client.HTTPConnection) -> float:
     connection.request("GET", "/metrics")
     found = FIND_EVIDENCE(connection.getresponse().read().decode())
     return float(found[1]) if found else 0.0
+
+
+def main() -> None:
+    """Measure and print."""
+    sys.stdout.write(table(measure()))
+
+
+if __name__ == "__main__":
+    main()

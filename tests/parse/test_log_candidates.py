@@ -32,7 +32,10 @@ CALM = (
 TAG = "(APIServer pid=11432) "
 PAINTED = "\x1b[1;36m(APIServer pid=11432)\x1b[0;0m "
 CRI = "2026-01-01T00:00:00.000000000Z stdout F "
-FRONTS = ("", TAG, PAINTED, CRI, CRI + TAG, "\x1b[0;36m(APIServer pid=7)\x1b[0m ", "[rank0]: ")
+COMPOSE = "vllm-1  | "
+JOURNAL = "Nov 29 20:50:49 node1 vllm[123]: "
+QUIET_FRONTS = ("", TAG, PAINTED, CRI, CRI + TAG, COMPOSE, COMPOSE + TAG, JOURNAL, JOURNAL + TAG)
+FRONTS = (*QUIET_FRONTS, "\x1b[0;36m(APIServer pid=7)\x1b[0m ", "[rank0]: ")
 LEADS = (
     *("RuntimeError: ", "vllm.Dead('", "Worker failed with error ", "Call to load method failed: "),
     *("Failed in worker: ", "what():  ", "Caused by: ", "exit status 1: ", "uvicorn.error: "),
@@ -106,7 +109,7 @@ def test_any_split_of_a_log_tells_what_its_lines_tell(
     assert parted.lines == whole.lines == text.count(b"\n")
 
 
-@pytest.mark.parametrize("front", ["", TAG, PAINTED, CRI, CRI + TAG])
+@pytest.mark.parametrize("front", QUIET_FRONTS)
 @pytest.mark.parametrize("filler", [ACCESS, REQUEST, CALM.format("99.7", "370.8", "4", "")])
 def test_most_of_a_busy_log_is_passed_over(front: str, filler: str) -> None:
     assert candidates((front + filler + "\n").encode() * 3) == []

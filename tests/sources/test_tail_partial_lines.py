@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import pytest
+
+from sidecar.sources.log_places.lines import LineCutter
 from sidecar.sources.tail import LONGEST_LINE, Portion, Tail
 
 
@@ -79,3 +82,16 @@ def test_binary_data_is_given_as_it_is(tmp_path: Path) -> None:
     assert isinstance(got, Portion)
     assert got.data.endswith(bytes(range(11, 256)) + b"\n")
     tail.close()
+
+
+@pytest.mark.parametrize("at", [0, 1, 100_000, 262_144, 300_000, 700_000])
+@pytest.mark.parametrize(("more", "dropped"), [(0, 0), (1, 1), (200_000, 1)])
+def test_an_overlong_line_is_found_wherever_it_stands_in_what_was_read(
+    at: int, more: int, dropped: int
+) -> None:
+    line = b"x" * (LONGEST_LINE - 1 + more) + b"\n"
+    before, after = b"short\n" * (at // 6), b"short\n" * 100_000
+    cutter = LineCutter()
+    kept = cutter.feed(before + line + after)
+    assert kept == before + (b"" if dropped else line) + after
+    assert cutter.take_overlong() == dropped

@@ -4,6 +4,7 @@ from typing import Final
 
 LONGEST_LINE: Final = 256 * 1024
 """Bytes of a line that is still kept together; longer ones are dropped and counted."""
+_STRETCH: Final = LONGEST_LINE // 2
 
 
 class LineCutter:
@@ -63,6 +64,12 @@ class LineCutter:
             self._overlong += 1
 
     def _without_overlong(self, whole: bytes) -> bytes:
+        # An overlong line covers one of these stretches, end to end.
+        for at in range(0, len(whole), _STRETCH):
+            if whole.find(b"\n", at, at + _STRETCH) < 0:
+                break
+        else:
+            return whole
         lines = [line + b"\n" for line in whole.split(b"\n")[:-1]]
         kept = [line for line in lines if len(line) <= LONGEST_LINE]
         self._overlong += len(lines) - len(kept)
