@@ -27,8 +27,9 @@ else
 	$(BIN)/vllm-sidecar demo
 endif
 
+# TESTS: paths or options for pytest; all tests without it.
 test: $(READY)
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q $(TESTS)
 
 # Beside a real vLLM on CPU, in a venv of its own: 3.5 GB the first time, then twelve minutes. As root on
 # a host with cgroup v1 a host OOM is among it.
