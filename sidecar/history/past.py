@@ -16,8 +16,12 @@ class Past:
         self.unreadable = 0
 
     def add(self, result: object, line: str) -> None:
-        """Take in a window's result, and the same as a line of text."""
-        row = read_row(result)
+        """Take in a window's result, and the same as a line of text; one beyond the calendar is none."""
+        try:
+            row = read_row(result)
+        except ValueError:
+            self.unreadable += 1
+            return
         self.archive.add(line, row)
         self.timeline.add(row)
 

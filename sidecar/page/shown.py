@@ -93,7 +93,7 @@ FAILURE_VERDICTS = frozenset(cause.verdict for cause in FAILURES)
 
 def fitting_span(timeline: Timeline, now: float) -> Span:
     """The span for who asks for none: an hour, or less while less is known."""
-    oldest = timeline.oldest()
+    oldest = timeline.oldest(now)
     age = 0.0 if oldest is None else now - oldest
     return HOUR if age > QUARTER.seconds else Span("", max(age, LEAST_S))
 

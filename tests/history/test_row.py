@@ -32,6 +32,8 @@ def test_engines_are_added_and_the_fullest_cache_speaks() -> None:
         {"window": {"start": 1, "end": float("nan")}, "verdict": "none"},
         {"window": {"start": 1, "end": 10**400}, "verdict": "none"},
         {"window": {"start": True, "end": 2}, "verdict": "none"},
+        {"window": {"start": -1, "end": 2}, "verdict": "none"},
+        {"window": {"start": 1, "end": 1e300}, "verdict": "none"},
         {"window": {"start": 1, "end": 2}},
         {"window": {"start": 1, "end": 2}, "verdict": "well"},
         {"window": {"start": 1, "end": 2}, "verdict": "none", "severity": "loud"},
