@@ -103,7 +103,7 @@ def read_figures(told: Mapping[str, object]) -> dict[Figure, float | None]:
     """The figures of a result; None for those that it does not have."""
     engines = [as_object(one) for one in as_object(told.get("budgets")).values()]
     ttft = as_object(as_object(told.get("latency")).get("ttft"))
-    usage = list_peaks(engines, "kv_usage")
+    usage = [peak for peak in list_peaks(engines, "kv_usage") if 0 <= peak <= 1]
     counts = [as_number(one) for one in as_object(told.get("preemptions")).values()]
     preemptions = [count for count in counts if count is not None]
     waiting, running = list_peaks(engines, "waiting"), list_peaks(engines, "running")

@@ -9,10 +9,12 @@ from dataclasses import replace
 
 import pytest
 
+from sidecar.catalog import vllm_metrics as roles
 from sidecar.history.row import Figure, Row
 from sidecar.history.timeline import Timeline
 from sidecar.model.report import Report
 from sidecar.model.vocabulary import Cause, Fault, Severity, Source, Verdict
+from sidecar.model.window import Spread
 from sidecar.page.document import FILE_POLICY, POLICY, write_page, write_waiting
 from sidecar.page.shown import HOUR, QUARTER, SPANS, Place, Shown, Span, fitting_span, since_when
 from sidecar.telling.blind_spots import FAULT_WORDS
@@ -174,6 +176,18 @@ def test_what_is_not_known_is_no_empty_bar() -> None:
     text = page_of(shown).text
     assert "Live demand not known" in text
     assert "max_num_seqs is not known" in text
+
+
+def test_a_gauge_that_is_no_share_is_said_as_not_read() -> None:
+    report = make_report(Verdict.PREEMPTION)
+    last = report.last_window
+    assert last is not None
+    engine = last.window.engines["0"]
+    gauges = {**engine.gauges, roles.KV_USAGE: Spread(0.0, 1e300, 1e308, 1e308)}
+    window = replace(last.window, engines={"0": replace(engine, gauges=gauges)})
+    text = page_of(make_shown(replace(report, last_window=replace(last, window=window)))).text
+    assert "how full it is was not read" in text
+    assert "%" not in text.partition("What to do")[0]
 
 
 def test_a_young_sidecar_shows_less_time() -> None:
