@@ -4,10 +4,11 @@ import math
 
 import pytest
 
+from sidecar.history.past import Past
 from sidecar.history.row import Figure, Row
 from sidecar.history.timeline import MOST_ROWS, PACKED, Timeline
 from sidecar.model.vocabulary import Severity, Verdict
-from tests.history.made import START, WINDOW_S, make_row
+from tests.history.made import START, WINDOW_S, make_line, make_result, make_row
 
 DAY_S = 86_400.0
 A_DAY = int(DAY_S / WINDOW_S)
@@ -155,6 +156,14 @@ def test_what_a_clock_ahead_told_is_not_the_oldest() -> None:
     assert timeline.oldest(START + 100) is None
     timeline.add(make_row(0))
     assert timeline.oldest(START + 100) == START
+
+
+def test_a_year_of_windows_does_not_blur_the_last_hour() -> None:
+    past = Past(365 * DAY_S)
+    for number in range(40):
+        past.add(make_result(number), make_line(number))
+    assert len(past.timeline) == 40
+    assert past.archive.horizon_s == 365 * DAY_S
 
 
 def test_a_row_has_a_fixed_size() -> None:

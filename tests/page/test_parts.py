@@ -13,11 +13,13 @@ from sidecar.catalog import vllm_metrics as roles
 from sidecar.history.row import Figure, Row
 from sidecar.history.timeline import Timeline
 from sidecar.model.report import Report
+from sidecar.model.samples import Instant
 from sidecar.model.vocabulary import Cause, Fault, Severity, Source, Verdict
 from sidecar.model.window import Spread
 from sidecar.page.document import FILE_POLICY, POLICY, write_page, write_waiting
 from sidecar.page.shown import HOUR, QUARTER, SPANS, Place, Shown, Span, fitting_span, since_when
 from sidecar.telling.blind_spots import FAULT_WORDS
+from sidecar.telling.figures import iso_time
 from tests.export.reports import START, make_report
 from tests.page.reading import Page, read_page
 
@@ -135,6 +137,22 @@ def test_since_when_it_is_so(
     report = replace(make_report(), verdict=verdict)
     shown = make_shown(report, [row_at(back, told) for back, told in rows])
     assert since_when(shown) == since
+
+
+def test_a_clock_that_was_ahead_tells_no_time_to_come() -> None:
+    ahead = [row_at(back - 1000, Verdict.UNKNOWN) for back in (2, 1, 0)]
+    rows = [row_at(9, Verdict.STALLED), *ahead, row_at(1, Verdict.UNKNOWN)]
+    report = make_report()
+    since = Instant(report.at.monotonic - 120, report.at.unix + 14_880)
+    shown = make_shown(replace(report, verdict=Verdict.UNKNOWN, state_since=since), rows)
+    assert since_when(shown) == NOW - 30
+    page = page_of(shown)
+    assert "seen so since 2025-11-30T05:18:15Z (2 min ago)" in page.text
+    changes = page.text.partition("Changes of verdict")[2].partition("Budgets")[0]
+    assert [word for word in changes.split() if word.endswith("Z")] == [
+        iso_time(NOW - 30),
+        iso_time(NOW - 150),
+    ]
 
 
 def test_a_failure_that_is_just_seen_is_since_its_first_sign() -> None:
