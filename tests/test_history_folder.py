@@ -132,6 +132,115 @@ async def test_files_that_are_not_ours_are_left_alone(tmp_path: Path) -> None:
     folder.close()
 
 
+@pytest.mark.parametrize("harm", ["a_folder", "a_pipe", "a_link", "a_link_to_nowhere"])
+async def test_what_is_no_file_hides_no_other_and_is_left_alone(tmp_path: Path, harm: str) -> None:
+    past, folder = Past(), folder_in(tmp_path)
+    await folder.load(past)
+    await keep(folder, past, 0, 3)
+    folder.close()
+    odd, elsewhere = folder.folder / "00000007.jsonl.gz", tmp_path / "elsewhere"
+    elsewhere.write_text("mine")
+    match harm:
+        case "a_folder":
+            odd.mkdir()
+        case "a_pipe":
+            os.mkfifo(odd)
+        case "a_link":
+            odd.symlink_to(elsewhere)
+        case _:
+            odd.symlink_to("nowhere")
+    said: list[str] = []
+    past, folder = Past(), folder_in(tmp_path, said)
+    await folder.load(past)
+    await keep(folder, past, 3, 300)
+    folder.close()
+    told = [make_line(number) for number in range(303)]
+    assert list((await load(tmp_path)).archive.last(1000)) == told
+    assert said == ["history_not_saved"]
+    assert odd in set(folder.folder.iterdir())
+    assert elsewhere.read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["1", "٣", "9" * 246, "-0000001", "000000001"])
+async def test_only_names_that_we_write_are_read(tmp_path: Path, name: str) -> None:
+    past, folder = Past(), folder_in(tmp_path)
+    await folder.load(past)
+    (folder.folder / f"{name}.jsonl.gz").write_bytes(gzip.compress(f"{make_line(9)}\n".encode()))
+    await keep(folder, past, 0, 2)
+    folder.close()
+    past, folder = Past(), folder_in(tmp_path)
+    await folder.load(past)
+    await keep(folder, past, 2, 1)
+    folder.close()
+    assert folder.failures == 0
+    told = [make_line(number) for number in range(3)]
+    assert list((await load(tmp_path)).archive.last(100)) == told
+
+
+async def test_what_a_kill_left_half_written_is_gone_with_the_next_start(tmp_path: Path) -> None:
+    place = tmp_path / "a.windows"
+    place.mkdir()
+    (place / "00000003.jsonl.new").write_bytes(b"half")
+    (place / "00000004.jsonl.new").mkdir()
+    (place / "mine.new").write_bytes(b"mine")
+    past, folder = Past(), folder_in(tmp_path)
+    await folder.load(past)
+    await keep(folder, past, 0, 1)
+    folder.close()
+    assert folder.failures == 0
+    left = ["00000000.jsonl.gz", "00000004.jsonl.new", "mine.new"]
+    assert sorted(one.name for one in place.iterdir()) == left
+
+
+async def test_a_link_in_place_of_what_is_being_written_leads_nowhere(tmp_path: Path) -> None:
+    past, folder = Past(), folder_in(tmp_path)
+    await folder.load(past)
+    (tmp_path / "elsewhere").write_text("mine")
+    (folder.folder / "00000000.jsonl.new").symlink_to(tmp_path / "elsewhere")
+    await keep(folder, past, 0, 1)
+    folder.close()
+    assert (tmp_path / "elsewhere").read_text() == "mine"
+    assert list((await load(tmp_path)).archive.last(10)) == [make_line(0)]
+
+
+async def test_what_could_not_be_seen_at_the_start_is_not_written_over(tmp_path: Path) -> None:
+    past, folder = Past(), folder_in(tmp_path)
+    await folder.load(past)
+    await keep(folder, past, 0, 300)
+    folder.close()
+    # Away at the start, as a disk that hangs or is mounted late, and back afterwards.
+    folder.folder.rename(tmp_path / "away")
+    folder.folder.write_text("in the way")
+    said: list[str] = []
+    past, folder = Past(), folder_in(tmp_path, said)
+    await folder.load(past)
+    await keep(folder, past, 300, 2)
+    folder.folder.unlink()
+    (tmp_path / "away").rename(folder.folder)
+    await keep(folder, past, 302, 2)
+    folder.close()
+    assert said == ["history_not_saved"]
+    told = [make_line(number) for number in range(304)]
+    assert list((await load(tmp_path)).archive.last(1000)) == told
+
+
+async def test_the_oldest_files_beyond_what_is_read_at_a_start_are_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "a.windows"
+    place.mkdir()
+    for number in range(20):
+        packed = gzip.compress(f"{make_line(number)}\n".encode() * 50)
+        (place / f"{number:08}.jsonl.gz").write_bytes(packed)
+    monkeypatch.setattr("sidecar.history_folder.READ_CHARACTERS", 500 * len(make_line(0)))
+    past, folder = Past(), folder_in(tmp_path)
+    await folder.load(past)
+    assert [block.number for block in past.archive.blocks] == list(range(10, 20))
+    await keep(folder, past, 20, 1)
+    folder.close()
+    assert len(list(place.iterdir())) == 10, "the newest goes on"
+
+
 async def test_a_folder_that_cannot_be_had_is_said_and_the_run_goes_on(tmp_path: Path) -> None:
     (tmp_path / "a.windows").write_text("in the way")
     said: list[str] = []

@@ -137,7 +137,7 @@ def write_file(path: Path, report: Report | None, past: Past, place: Place) -> N
     if report is None:
         raise ConfigError("html: the recording holds nothing to show")
     now = report.at.unix
-    oldest = past.timeline.oldest()
+    oldest = past.timeline.oldest(now)
     span = Span("", max(place.window_s, 0.0 if oldest is None else now - oldest))
     shown = Shown(report, past.timeline, place, now, live=False)
     try:

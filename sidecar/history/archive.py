@@ -7,8 +7,10 @@ speaks for both.
 """
 
 import json
+import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from sidecar.history.row import SPEAKS_FOR, Row, as_object, read_row
@@ -22,6 +24,8 @@ WHOLE_S = 3600.0
 MOST_THINNED = 6
 """Halvings of a block, after which it is dropped where room is still missing."""
 GZIP = 16 + zlib.MAX_WBITS
+BITE = 64
+"""Bytes that are unpacked at a time: about a window. What follows a harmed one is lost."""
 LARGEST_WINDOW = 256 * 1024
 """Characters of a window's result; one of 64 engines has 30,000."""
 EDGE = 1e-3
@@ -31,8 +35,9 @@ EDGE = 1e-3
 class Block:
     """Windows in the order in which they closed.
 
-    ``number``: rises from block to block. ``edition``: rises when what was there is replaced, rather
-    than added to. ``packer``: of the block that still grows.
+    ``number``: rises from block to block. ``first``, ``last``: the least and the greatest end, for a
+    clock may step back. ``edition``: rises when what was there is replaced, rather than added to.
+    ``packer``: of the block that still grows.
     """
 
     number: int
@@ -51,7 +56,7 @@ class Block:
             raise ValueError("the block is closed")
         text = f"{line}\n".encode()
         self.packed += self.packer.compress(text) + self.packer.flush(zlib.Z_SYNC_FLUSH)
-        self.last = end
+        self.first, self.last = min(self.first, end), max(self.last, end)
         self.count += 1
         self.characters += len(text)
 
@@ -59,7 +64,8 @@ class Block:
         """Hold these windows in place of what was there, and let more be added."""
         self.packer = zlib.compressobj(6, zlib.DEFLATED, GZIP)
         self.packed = bytearray()
-        self.first, self.count, self.characters = told[0][1].end, 0, 0
+        self.first = self.last = told[0][1].end
+        self.count = self.characters = 0
         self.edition += 1
         for line, row in told:
             self.add(line, row.end)
@@ -83,11 +89,13 @@ class Block:
 def unpack(packed: bytes, most: int = BLOCK_CHARACTERS + LARGEST_WINDOW) -> Iterator[str]:
     """The whole lines of a gzip stream, as far as it can be read and at most so many bytes."""
     unpacker = zlib.decompressobj(GZIP)
-    try:
-        text = unpacker.decompress(packed, most)
-    except zlib.error:
-        return
-    whole, _, _ = text.rpartition(b"\n")
+    text = bytearray()
+    with suppress(zlib.error):
+        for at in range(0, len(packed), BITE):
+            text += unpacker.decompress(packed[at : at + BITE], most - len(text))
+            if len(text) >= most or unpacker.eof:
+                break
+    whole, _, _ = bytes(text).rpartition(b"\n")
     if whole:
         yield from whole.decode("ascii", "replace").split("\n")
 
@@ -98,10 +106,36 @@ def read_lines(lines: Iterable[str]) -> tuple[list[tuple[str, Row]], int]:
     unreadable = 0
     for line in lines:
         try:
-            told.append((line, read_row(json.loads(line))))
+            told.append((line, read_row(decode(line))))
         except (ValueError, RecursionError):
             unreadable += 1
     return told, unreadable
+
+
+def decode(line: str) -> object:
+    """A line of JSON as a value.
+
+    Raises:
+        ValueError: it is none, or longer than any window.
+        RecursionError: it is too deep.
+    """
+    if len(line) > LARGEST_WINDOW:
+        raise ValueError("longer than any window")
+    return json.loads(line, parse_constant=refuse)
+
+
+def refuse(word: str) -> object:
+    """``json`` by itself takes NaN and Infinity, which nobody else does.
+
+    Raises:
+        ValueError: always.
+    """
+    raise ValueError(f"{word} is no JSON")
+
+
+def bound(text: str) -> float:
+    """A number as a float that JSON can write: of 1e999 the greatest there is."""
+    return min(max(float(text), -sys.float_info.max), sys.float_info.max)
 
 
 @dataclass(slots=True)
@@ -160,11 +194,12 @@ class Archive:
         self.next_number = max(self.next_number, number + 1)
         if told:
             ends = [row.end for _, row in told]
-            block = Block(number, first=ends[0], last=ends[-1], count=len(told))
+            block = Block(number, first=min(ends), last=max(ends), count=len(told))
             block.packed = bytearray(packed)
             block.thinned = (max(row.windows for _, row in told) - 1).bit_length()
             if unreadable:
                 block.replace(told)
+                block.close()
             self.blocks.append(block)
         return [row for _, row in told], unreadable
 
@@ -173,6 +208,12 @@ class Archive:
         newest = self.blocks[-1] if self.blocks else None
         if newest is not None and not newest.is_full and not newest.thinned:
             newest.replace(read_lines(newest.lines())[0])
+
+    def renumber(self, first: int) -> None:
+        """Let the numbers begin at ``first``, where they began at 0."""
+        for block in self.blocks:
+            block.number += first
+        self.next_number += first
 
     def last(self, limit: int, before: float | None = None) -> Sequence[str]:
         """The last ``limit`` windows that ended before a moment, newest last."""
@@ -218,5 +259,5 @@ def let_worse_speak(one: tuple[str, Row], other: tuple[str, Row]) -> tuple[str, 
     windows = one[1].windows + other[1].windows
     both = replace(worse, start=one[1].start, end=other[1].end, windows=windows)
     span = {"start": both.start, "end": both.end, "windows": windows}
-    result = {**as_object(json.loads(line)), SPEAKS_FOR: span}
+    result = {**as_object(json.loads(line, parse_float=bound)), SPEAKS_FOR: span}
     return json.dumps(result, separators=(",", ":"), ensure_ascii=True, allow_nan=False), both

@@ -31,6 +31,8 @@ BADNESS: Mapping[Verdict, int] = {
     verdict: len(WORST_FIRST) - at for at, verdict in enumerate(WORST_FIRST)
 }
 LOUDNESS = (None, *Severity)
+LATEST = 253_402_300_800.0
+"""Unix seconds of the year 10000, where the calendar ends: a window beyond it is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ def read_row(result: object) -> Row:
     told = as_object(result)
     span = as_object(told.get(SPEAKS_FOR, told.get("window")))
     start, end = as_number(span.get("start")), as_number(span.get("end"))
-    if start is None or end is None or not start < end:
+    if start is None or end is None or not 0 <= start < end <= LATEST:
         raise ValueError("a window without a span")
     severity = told.get("severity")
     return Row(
@@ -101,7 +103,7 @@ def read_figures(told: Mapping[str, object]) -> dict[Figure, float | None]:
     """The figures of a result; None for those that it does not have."""
     engines = [as_object(one) for one in as_object(told.get("budgets")).values()]
     ttft = as_object(as_object(told.get("latency")).get("ttft"))
-    usage = list_peaks(engines, "kv_usage")
+    usage = [peak for peak in list_peaks(engines, "kv_usage") if 0 <= peak <= 1]
     counts = [as_number(one) for one in as_object(told.get("preemptions")).values()]
     preemptions = [count for count in counts if count is not None]
     waiting, running = list_peaks(engines, "waiting"), list_peaks(engines, "running")

@@ -14,6 +14,8 @@ MOST_ROWS = 6_000
 """24 hours of 15 seconds each are 5,760."""
 LONGEST = 8
 """Times ``least_s``: two minutes of a day."""
+LEAST_ROOM = MOST_ROWS // 32
+"""Rows that are gained when there are too many: to look for some costs as much as a hundred rows."""
 EDGE = 1e-3
 UNMEASURED = -math.inf
 COUNTED = 5 + FIGURES.index(Figure.PREEMPTIONS)
@@ -83,7 +85,7 @@ class Timeline:
         return abs(row.start - last.end) <= EDGE and 0 < row.end - last.start <= self.least_s + EDGE
 
     def make_room(self) -> None:
-        """Merge the older half pair by pair; forget the oldest row if nothing can be merged."""
+        """Merge the older half pair by pair; forget the oldest rows if too few can be merged."""
         half = len(self) // 2 * PACKED.size
         kept: list[Row] = []
         for row in map(unpack, PACKED.iter_unpack(bytes(self.packed[:half]))):
@@ -92,9 +94,9 @@ class Timeline:
                 kept[-1] = merge(before, row)
             else:
                 kept.append(row)
-        if len(kept) * PACKED.size == half:
-            del kept[0]
-        self.packed[:half] = b"".join(map(pack, kept))
+        gained = half // PACKED.size - len(kept)
+        del kept[: max(0, LEAST_ROOM - gained)]
+        self.packed[:half] = b"".join(pack(bounded(row)) for row in kept)
 
     def follows(self, one: Row, other: Row) -> bool:
         """Whether two rows may be one: without a gap, and not so long that a plot would show it."""
@@ -108,9 +110,10 @@ class Timeline:
             return None
         return unpack(PACKED.unpack_from(self.packed, len(self.packed) - PACKED.size))
 
-    def oldest(self) -> float | None:
-        """When the oldest row begins."""
-        return float(PACKED.unpack_from(self.packed)[0]) if self.packed else None
+    def oldest(self, now: float = math.inf) -> float | None:
+        """When the first row begins that lies before ``now``: a clock may have been ahead."""
+        starts = (float(packed[0]) for packed in PACKED.iter_unpack(bytes(self.packed)))
+        return next((start for start in starts if start <= now), None)
 
     def columns(self, since: float, wide: float, count: int) -> tuple[Row | None, ...]:
         """The rows as columns of ``wide`` seconds from ``since`` on; None where nobody watched.

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sidecar.catalog import vllm_metrics as roles
+from sidecar.derive.budgets import usage_of
 from sidecar.model.budget import Binding, Budget
 from sidecar.model.window import EngineWindow
 from sidecar.page.bars import show_bar
@@ -78,7 +78,7 @@ def show_line(line: BudgetLine) -> Markup:
 
 def list_lines(engine: EngineWindow, budget: Budget) -> Iterator[BudgetLine]:
     """The three budgets of one engine."""
-    usage = engine.gauges.get(roles.KV_USAGE)
+    usage = usage_of(engine)
     yield BudgetLine(
         "KV cache",
         None if usage is None else usage.last,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from sidecar.model.advice import Advice, Lever
+from sidecar.model.samples import Instant
 from sidecar.model.vocabulary import Cause, ServerState, Severity, Source, Verdict
 from sidecar.page.shown import Shown, since_when, standing_episodes
 from sidecar.telling.actions import action_for
@@ -74,6 +75,11 @@ def say_when(unix: float, now: float) -> Markup:
     return join((element("time", told, datetime=told), ago))
 
 
+def on_our_clock(at: Instant, now: Instant) -> float:
+    """A moment in unix seconds: by the clock as it is now, where the clock that told it was ahead."""
+    return at.unix if at.unix <= now.unix else now.unix - (now.monotonic - at.monotonic)
+
+
 def facts(shown: Shown) -> Iterator[tuple[str, Markup]]:
     """What belongs to the verdict, as names and values."""
     report = shown.report
@@ -86,9 +92,8 @@ def facts(shown: Shown) -> Iterator[tuple[str, Markup]]:
     since = since_when(shown)
     if since is not None:
         yield "Since", say_when(since, shown.now)
-    state = join(
-        (STATES[report.state], ", seen so since ", say_when(report.state_since.unix, shown.now))
-    )
+    seen = say_when(on_our_clock(report.state_since, report.at), shown.now)
+    state = join((STATES[report.state], ", seen so since ", seen))
     yield (
         "Server",
         join(

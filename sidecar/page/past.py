@@ -210,9 +210,10 @@ def swatch(kind: str) -> Markup:
 
 
 def list_changes(shown: Shown, axis: Axis) -> list[Row]:
-    """The runs of the span, newest first; one more than is shown."""
+    """The runs of the span, newest first; one more than is shown. A clock that was ahead tells none."""
     within = takewhile(lambda run: run.end > axis.since, shown.timeline.runs())
-    return list(islice(within, MOST_CHANGES + 1))
+    told = (run for run in within if run.start < axis.until)
+    return list(islice(told, MOST_CHANGES + 1))
 
 
 def show_changes(shown: Shown, axis: Axis) -> Markup:

@@ -93,7 +93,7 @@ FAILURE_VERDICTS = frozenset(cause.verdict for cause in FAILURES)
 
 def fitting_span(timeline: Timeline, now: float) -> Span:
     """The span for who asks for none: an hour, or less while less is known."""
-    oldest = timeline.oldest()
+    oldest = timeline.oldest(now)
     age = 0.0 if oldest is None else now - oldest
     return HOUR if age > QUARTER.seconds else Span("", max(age, LEAST_S))
 
@@ -101,7 +101,8 @@ def fitting_span(timeline: Timeline, now: float) -> Span:
 def since_when(shown: Shown) -> float | None:
     """Since when the verdict is what it is, as far back as is known (unix seconds).
 
-    Gaps that do not end an episode do not end it here either.
+    Gaps that do not end an episode do not end it here either; a clock that stepped back does, for what
+    it told before is none of our times.
     """
     verdict = shown.report.verdict
     seen = [evidence.at.unix for found in shown.causes for evidence in found.evidence]
@@ -109,7 +110,7 @@ def since_when(shown: Shown) -> float | None:
     since = first if shown.report.urgent else None
     edge = shown.now if since is None else since
     for row in shown.timeline.runs():
-        if edge - row.end > quiet_s(verdict, shown.place.window_s):
+        if row.start > shown.now or edge - row.end > quiet_s(verdict, shown.place.window_s):
             break
         if row.verdict is verdict:
             since = edge = row.start

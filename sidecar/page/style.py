@@ -13,7 +13,7 @@ body{margin:0 auto;max-width:1080px;padding:12px 16px 40px;background:var(--pape
 font:16px/1.5 system-ui,sans-serif;overflow-wrap:break-word}
 a{color:inherit}:focus-visible{outline:3px solid var(--c1);outline-offset:2px}
 header{display:flex;flex-wrap:wrap;gap:0 1em;justify-content:space-between;color:var(--quiet);font-size:.9rem}
-header p,footer p{margin:.2em 0}.late{color:var(--paper);background:var(--bad);font-weight:600;padding:.1em .6em;font-size:1.1rem}
+header p,footer p{margin:.2em 0;min-width:0;overflow-wrap:anywhere}.late{color:var(--paper);background:var(--bad);font-weight:600;padding:.1em .6em;font-size:1.1rem}
 h1{font-size:1.6rem;line-height:1.25;margin:.2em 0}
 h2{font-size:1.2rem;margin:1.8em 0 .5em;border-bottom:1px solid var(--rule)}
 h3{font-size:1rem;margin:1.2em 0 .3em}

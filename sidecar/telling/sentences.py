@@ -71,7 +71,7 @@ def say_preemption(window: Window, found: CauseFound) -> str:
     counted = [e.deltas.get(roles.PREEMPTIONS, 0.0) for e in window.engines.values()]
     total = sum(counted) or sum(evidence.amount for evidence in found.evidence)
     finished = sum(latency.count_finished(engine) or 0.0 for engine in window.engines.values())
-    usage = list_peaks(window, roles.KV_USAGE)
+    usage = [peak for peak in list_peaks(window, roles.KV_USAGE) if 0 <= peak <= 1]
     peak = f", KV cache up to {max(usage):.0%} full" if usage else ""
     if usage and max(usage) < FULL:
         peak += " when sampled (the full moment lay between samples, or up to 4 s before)"

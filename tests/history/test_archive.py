@@ -3,6 +3,7 @@
 import gzip
 import itertools
 import json
+import math
 import random
 
 import pytest
@@ -158,6 +159,54 @@ def test_a_packed_bomb_is_read_only_so_far(monkeypatch: pytest.MonkeyPatch) -> N
     archive = Archive(DAY_S)
     fill(archive, 3)
     assert [block.count for block in archive.blocks] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("harm", ["zeros", "a byte"])
+def test_of_a_harmed_block_all_is_read_up_to_the_harm(harm: str) -> None:
+    archive = Archive(DAY_S)
+    fill(archive, 50)
+    packed = bytearray(archive.blocks[0].packed)
+    if harm == "zeros":
+        # What ext4 and XFS can leave where the power went.
+        packed += bytes(500)
+    else:
+        packed[-20] ^= 0x55
+    told = list(unpack(bytes(packed)))
+    assert told == [make_line(number) for number in range(len(told))]
+    assert len(told) >= 47
+
+
+def test_what_is_no_json_to_others_is_not_told() -> None:
+    odd = make_line(1).replace('"partial": false', '"partial": NaN')
+    assert "NaN" in odd
+    long = json.dumps({**make_result(2), "x": "y" * archives.LARGEST_WINDOW})
+    past = Past()
+    past.restore(0, gzip.compress("\n".join([make_line(0), odd, long, ""]).encode()))
+    assert list(past.archive.last(10)) == [make_line(0)]
+    assert past.unreadable == 2
+    # What is left of it grows old as any other.
+    assert past.archive.blocks[0].packer is None
+
+
+def test_an_endless_number_stops_no_thinning() -> None:
+    odd = make_line(0).replace('"partial": false', '"partial": 1e999')
+    past = Past()
+    past.restore(0, gzip.compress("\n".join([odd, make_line(1), ""]).encode()))
+    assert archives.thin_out(past.archive.blocks[0])
+    (line,) = past.archive.last(10)
+    assert math.isfinite(json.loads(line)["partial"])
+
+
+def test_where_the_clock_stepped_back_windows_before_a_moment_are_those_alone() -> None:
+    archive = Archive(DAY_S)
+    for number in (10, 11, 3, 4):
+        archive.add(make_line(number), make_row(number))
+    moment = make_row(10).end
+    assert list(archive.last(10, moment)) == [make_line(3), make_line(4)]
+    assert list(archive.last(10, make_row(4).end)) == [make_line(3)]
+    restored = Past()
+    restored.restore(0, bytes(archive.blocks[0].packed))
+    assert list(restored.archive.last(10, moment)) == [make_line(3), make_line(4)]
 
 
 def test_many_restarts_do_not_make_many_blocks() -> None:

@@ -32,6 +32,8 @@ def test_engines_are_added_and_the_fullest_cache_speaks() -> None:
         {"window": {"start": 1, "end": float("nan")}, "verdict": "none"},
         {"window": {"start": 1, "end": 10**400}, "verdict": "none"},
         {"window": {"start": True, "end": 2}, "verdict": "none"},
+        {"window": {"start": -1, "end": 2}, "verdict": "none"},
+        {"window": {"start": 1, "end": 1e300}, "verdict": "none"},
         {"window": {"start": 1, "end": 2}},
         {"window": {"start": 1, "end": 2}, "verdict": "well"},
         {"window": {"start": 1, "end": 2}, "verdict": "none", "severity": "loud"},
@@ -63,3 +65,13 @@ def test_causes_are_worse_than_not_knowing_and_that_is_worse_than_none() -> None
     order = sorted(Verdict, key=lambda one: BADNESS[one])
     assert order[:3] == [Verdict.NONE, Verdict.UNKNOWN, Verdict.PREEMPTION]
     assert order[-1] is Verdict.HOST_OOM
+
+
+@pytest.mark.parametrize("peak", [1e308, 3.0, -0.5])
+def test_what_is_no_share_is_not_how_full_the_cache_was(peak: float) -> None:
+    told = {
+        "window": {"start": 1, "end": 2},
+        "verdict": "none",
+        "budgets": {"0": {"kv_usage": {"max": peak}}, "1": {"kv_usage": {"max": 0.5}}},
+    }
+    assert read_row(told).figures[Figure.KV_USAGE] == 0.5

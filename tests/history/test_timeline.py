@@ -4,10 +4,11 @@ import math
 
 import pytest
 
+from sidecar.history.past import Past
 from sidecar.history.row import Figure, Row
 from sidecar.history.timeline import MOST_ROWS, PACKED, Timeline
 from sidecar.model.vocabulary import Severity, Verdict
-from tests.history.made import START, WINDOW_S, make_row
+from tests.history.made import START, WINDOW_S, make_line, make_result, make_row
 
 DAY_S = 86_400.0
 A_DAY = int(DAY_S / WINDOW_S)
@@ -129,6 +130,40 @@ def test_a_figure_beyond_single_precision_stands_at_its_edge(value: float) -> No
     last = timeline.last()
     assert last is not None
     assert math.isfinite(last.figures[Figure.WAITING])
+
+
+def test_counts_beyond_single_precision_can_be_merged() -> None:
+    timeline = Timeline(DAY_S)
+    for number in range(MOST_ROWS + 1):
+        verdict = Verdict.NONE if number % 2 else Verdict.PREEMPTION
+        start = START + number
+        figures = {Figure.PREEMPTIONS: 1e308}
+        timeline.add(Row(start, start + 1, verdict, None, 1, figures))
+    assert len(timeline) <= MOST_ROWS
+
+
+def test_where_nothing_can_be_merged_room_is_made_for_many() -> None:
+    timeline = Timeline(DAY_S)
+    for number in range(MOST_ROWS + 1):
+        timeline.add(make_row(2 * number, window_s=1.0))
+    assert MOST_ROWS * 0.9 < len(timeline) <= MOST_ROWS - 100
+    assert timeline.last() == make_row(2 * MOST_ROWS, window_s=1.0)
+
+
+def test_what_a_clock_ahead_told_is_not_the_oldest() -> None:
+    timeline = Timeline(DAY_S)
+    timeline.add(make_row(1000))
+    assert timeline.oldest(START + 100) is None
+    timeline.add(make_row(0))
+    assert timeline.oldest(START + 100) == START
+
+
+def test_a_year_of_windows_does_not_blur_the_last_hour() -> None:
+    past = Past(365 * DAY_S)
+    for number in range(40):
+        past.add(make_result(number), make_line(number))
+    assert len(past.timeline) == 40
+    assert past.archive.horizon_s == 365 * DAY_S
 
 
 def test_a_row_has_a_fixed_size() -> None:

@@ -139,6 +139,22 @@ async def test_names_that_others_chose_do_not_break_out() -> None:
         assert tab.complaints == []
 
 
+@pytest.mark.parametrize("name", ["W" * 64, "א" * 64, "a" + "\u0300" * 63])
+async def test_a_long_name_does_not_widen_the_page_of_a_phone(name: str) -> None:
+    report = make_report(gpus=1)
+    assert report.nvml is not None
+    gpus = tuple(replace(gpu, name=name) for gpu in report.nvml.gpus)
+    info = dict.fromkeys(("model_name", "vllm_version"), name)
+    report = replace(report, info=info, nvml=replace(report.nvml, gpus=gpus))
+    async with (
+        serving(Stage(replace(scene("preemption"), report=report))) as url,
+        chromium() as tab,
+    ):
+        await tab.look(width=320)
+        await tab.open(url)
+        assert not await is_wider_than_the_window(tab)
+
+
 async def test_the_policy_stops_what_got_in_all_the_same() -> None:
     async with serving(Stage(scene("healthy"))) as url, chromium() as tab:
         await tab.open(url)

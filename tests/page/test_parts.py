@@ -9,13 +9,17 @@ from dataclasses import replace
 
 import pytest
 
+from sidecar.catalog import vllm_metrics as roles
 from sidecar.history.row import Figure, Row
 from sidecar.history.timeline import Timeline
 from sidecar.model.report import Report
+from sidecar.model.samples import Instant
 from sidecar.model.vocabulary import Cause, Fault, Severity, Source, Verdict
+from sidecar.model.window import Spread
 from sidecar.page.document import FILE_POLICY, POLICY, write_page, write_waiting
 from sidecar.page.shown import HOUR, QUARTER, SPANS, Place, Shown, Span, fitting_span, since_when
 from sidecar.telling.blind_spots import FAULT_WORDS
+from sidecar.telling.figures import iso_time
 from tests.export.reports import START, make_report
 from tests.page.reading import Page, read_page
 
@@ -135,6 +139,22 @@ def test_since_when_it_is_so(
     assert since_when(shown) == since
 
 
+def test_a_clock_that_was_ahead_tells_no_time_to_come() -> None:
+    ahead = [row_at(back - 1000, Verdict.UNKNOWN) for back in (2, 1, 0)]
+    rows = [row_at(9, Verdict.STALLED), *ahead, row_at(1, Verdict.UNKNOWN)]
+    report = make_report()
+    since = Instant(report.at.monotonic - 120, report.at.unix + 14_880)
+    shown = make_shown(replace(report, verdict=Verdict.UNKNOWN, state_since=since), rows)
+    assert since_when(shown) == NOW - 30
+    page = page_of(shown)
+    assert "seen so since 2025-11-30T05:18:15Z (2 min ago)" in page.text
+    changes = page.text.partition("Changes of verdict")[2].partition("Budgets")[0]
+    assert [word for word in changes.split() if word.endswith("Z")] == [
+        iso_time(NOW - 30),
+        iso_time(NOW - 150),
+    ]
+
+
 def test_a_failure_that_is_just_seen_is_since_its_first_sign() -> None:
     report = make_report(Verdict.HOST_OOM)
     last = report.last_window
@@ -174,6 +194,18 @@ def test_what_is_not_known_is_no_empty_bar() -> None:
     text = page_of(shown).text
     assert "Live demand not known" in text
     assert "max_num_seqs is not known" in text
+
+
+def test_a_gauge_that_is_no_share_is_said_as_not_read() -> None:
+    report = make_report(Verdict.PREEMPTION)
+    last = report.last_window
+    assert last is not None
+    engine = last.window.engines["0"]
+    gauges = {**engine.gauges, roles.KV_USAGE: Spread(0.0, 1e300, 1e308, 1e308)}
+    window = replace(last.window, engines={"0": replace(engine, gauges=gauges)})
+    text = page_of(make_shown(replace(report, last_window=replace(last, window=window)))).text
+    assert "how full it is was not read" in text
+    assert "%" not in text.partition("What to do")[0]
 
 
 def test_a_young_sidecar_shows_less_time() -> None:
