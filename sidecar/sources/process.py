@@ -15,7 +15,7 @@ from sidecar.model.vocabulary import Fault, Party, Source
 from sidecar.parse.launch_arguments import limits_of_argv
 from sidecar.parse.recorded_limits import limits_row
 from sidecar.sources.base import Tap, sample_of
-from sidecar.thread import CallThread
+from sidecar.thread import CallThread, Crew
 
 PROC: Final = Path("/proc")
 _LISTEN: Final = "0A"
@@ -65,11 +65,12 @@ class ProcessSource:
         port: int | None = None,
         proc_root: Path = PROC,
         tap: Tap | None = None,
+        crew: Crew | None = None,
     ) -> None:
         self._clock = clock
         self._limit_s = limit_s
         self._tree = _Tree(proc_root, pid, port)
-        self._thread = CallThread("process")
+        self._thread = CallThread("process", crew)
         self._tap = tap
         self._pids: tuple[int, ...] = ()
 
