@@ -10,11 +10,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import compress, count
 
 from sidecar.catalog import vllm_metrics as names
 from sidecar.catalog.vllm_metrics import NAMINGS, ROLES, Shape
 from sidecar.model.readings import EngineReading, Histogram, MetricsReading
-from sidecar.parse.exposition import SampleReader
+from sidecar.parse.metric_refresh import Refresh
+from sidecar.parse.scrape import ScrapeReader
 
 OTHER = "other"
 MOST_ENGINES = 256
@@ -374,10 +376,14 @@ class ExpositionReader:
 
     def __init__(self, *, max_engines: int = MOST_ENGINES) -> None:
         self.max_engines = max_engines
-        self.samples = SampleReader(name_series)
+        self.scrapes = ScrapeReader(name_series)
         self.layout = Layout(series=[])
         self.layouts = 0
         self.shown: list[str] = []
+        self.numbers: list[float] = []
+        self.places: list[int] = []
+        self.last: MetricsReading | None = None
+        self.refresh: Refresh | None = None
 
     def read(self, body: bytes, content_type: str) -> MetricsReading:
         """Read one exposition.
@@ -385,13 +391,41 @@ class ExpositionReader:
         Raises:
             ValueError: it is not UTF-8, cut short, or no exposition.
         """
-        seen = list(self.samples.read(body, content_type))
-        series = [one for one, number in seen if is_measured(number)]
-        if series != self.layout.series:
-            self.layout = lay_out(series, self.show_engines)
+        scrape = self.scrapes.read(body, content_type)
+        last = self.last
+        moved = None if scrape.moved is None else self.follow(scrape.numbers, scrape.moved)
+        if moved is None or last is None:
+            last = self.begin(scrape.series, scrape.numbers)
+        elif moved:
+            self.refresh = self.refresh or Refresh(self.layout)
+            last = self.refresh.update(last, self.numbers, moved)
+        self.last = last
+        return last
+
+    def begin(self, series: Sequence[Series], numbers: Sequence[float]) -> MetricsReading:
+        """Work out the whole reading."""
+        measured = [is_measured(number) for number in numbers]
+        kept = list(compress(series, measured))
+        if kept != self.layout.series:
+            self.layout = lay_out(kept, self.show_engines)
             self.layouts += 1
-        reading = self.layout.reading([number for _, number in seen if is_measured(number)])
-        return replace(reading, layout=self.layouts)
+        self.refresh = None
+        place = count()
+        self.places = [next(place) if is_kept else -1 for is_kept in measured]
+        self.numbers = list(compress(numbers, measured))
+        return replace(self.layout.reading(self.numbers), layout=self.layouts)
+
+    def follow(self, numbers: Sequence[float], moved: Iterable[int]) -> list[int] | None:
+        """Take in the numbers at some places; None if other ones than before are a measurement."""
+        taken = []
+        for at in moved:
+            number, place = numbers[at], self.places[at]
+            if is_measured(number) != (place >= 0):
+                return None
+            if place >= 0:
+                self.numbers[place] = number
+                taken.append(place)
+        return taken
 
     def show_engines(self, labels: set[str]) -> Sequence[str]:
         """The engines that are kept apart: those before, and new ones while there is room."""

@@ -5,14 +5,15 @@ its standard input.
 """
 
 import asyncio
+import os
 import sys
 import time
-from pathlib import Path
+from collections.abc import Callable
 
 from tests.benchmarks.made_exposition import MadeExposition
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
-LINE = '(APIServer pid=1) INFO:     127.0.0.1:4 - "POST /v1/completions HTTP/1.1" 200 OK\n'
+LINE = b'(APIServer pid=1) INFO:     127.0.0.1:4 - "POST /v1/completions HTTP/1.1" 200 OK\n'
 
 
 class Connection(asyncio.Protocol):
@@ -30,14 +31,13 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         assert self.transport is not None
         path = data.split(b" ", 2)[1].decode()
-        answers = {
+        answers: dict[str, Callable[[], bytes]] = {
             "/metrics": lambda: self.made.scrape(int((time.monotonic() - self.begun) * 10)),
             "/version": lambda: b'{"version":"0.26.0"}',
             "/health": lambda: b"",
         }
-        answer = answers.get(path)
-        body = b"" if answer is None else answer()
-        status = "404 Not Found" if answer is None else "200 OK"
+        body = answers[path]() if path in answers else b""
+        status = "200 OK" if path in answers else "404 Not Found"
         head = f"HTTP/1.1 {status}\r\nContent-Type: {TEXT}\r\nContent-Length: {len(body)}\r\n\r\n"
         self.transport.write(head.encode() + body)
 
@@ -49,13 +49,13 @@ async def main() -> None:
     server = await loop.create_server(lambda: Connection(made, begun), "127.0.0.1", 0)
     sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
     sys.stdout.flush()
-    ended = loop.create_future()
-    loop.add_reader(sys.stdin.fileno(), lambda: ended.done() or ended.set_result(None))
-    with Path(sys.argv[2]).open("a") as log:
-        while not ended.done():
-            log.write(LINE)
-            log.flush()
-            await asyncio.wait([ended], timeout=1 / float(sys.argv[3]))
+    ended: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(sys.stdin.fileno(), ended.cancel)
+    log = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND)
+    while not ended.done():
+        os.write(log, LINE)
+        await asyncio.wait([ended], timeout=1 / float(sys.argv[3]))
+    os.close(log)
     server.close()
 
 
