@@ -88,10 +88,10 @@ class Pipeline:
         self.advisor.tolerance = policy.max_preemptions_per_request
 
     def checkpoint(self, now: Instant) -> Checkpoint:
-        """What must be kept so that a later run goes on from this step."""
+        """What must be kept so that a later run goes on from this step; to be called after each."""
         return Checkpoint(
             saved_unix=now.unix,
-            positions=self.server.positions,
+            positions=self.server.log_positions.keep(now),
             evidence=dict(self.totals.evidence),
             windows=dict(self.totals.windows),
             last_evidence=dict(self.totals.last_evidence),
@@ -114,7 +114,7 @@ class Pipeline:
 
     def restore(self, checkpoint: Checkpoint, now: Instant) -> None:
         """Go on from a checkpoint; to be called before the first step."""
-        self.server.positions = checkpoint.positions
+        self.server.log_positions.resume(checkpoint.positions)
         self.totals.evidence.update(checkpoint.evidence)
         self.totals.windows.update(checkpoint.windows)
         self.totals.last_evidence.update(checkpoint.last_evidence)
