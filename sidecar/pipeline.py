@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from sidecar.advise.memory import Advisor
@@ -59,6 +59,8 @@ class Pipeline:
         self.beyond_in_a_row = 0
         self.last_judgement: Judgement | None = None
         self.last_tick: Instant | None = None
+        self.sights: Hashable = None
+        self.seen: Mapping[Cause, bool] = {}
 
     def step(self, tick: Tick) -> Step:
         """Take in one tick."""
@@ -309,7 +311,11 @@ class Pipeline:
     def observable(self, now: Instant) -> Mapping[Cause, bool]:
         """Which causes a working source could show now."""
         if self.open is not None:
-            return find_observable(self.server.freeze(self.open, now))
+            sights = self.open.sights()
+            if sights != self.sights:
+                self.seen = find_observable(self.server.freeze(self.open, now))
+                self.sights = sights
+            return self.seen
         if self.last_judgement is not None:
             return self.last_judgement.observable
         return dict.fromkeys(Cause, False)

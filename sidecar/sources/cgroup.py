@@ -77,7 +77,7 @@ class _Reader:
         if self.boot is None:
             text = optional_text(self.proc / "sys/kernel/random/boot_id") or ""
             self.boot = text.strip()[:_BOOT_CHARACTERS] or None
-        meminfo = optional_text(self.proc / "meminfo") or ""
+        meminfo = optional_text(f"{self.proc}/meminfo") or ""
         if self.counts_below is None:
             self.counts_below = counts_below(mount_lines(self.proc))
         if witness is not None and not self.counts_below:

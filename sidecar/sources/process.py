@@ -27,6 +27,7 @@ _RETRY_SCANS: Final = 12
 _ALL_EVERY: Final = 5
 """Every so many looks all processes of the host are read, of which there may be thousands."""
 _PARENTS_MOST: Final = 4
+_STAT_BYTES: Final = 4096
 _STATUS_BYTES: Final = 16 * 1024
 _ARGUMENT_BYTES: Final = 64 * 1024
 _PINNED_EVERY: Final = 12
@@ -348,14 +349,26 @@ def _table(proc_root: Path, names: Iterable[str]) -> Iterator[_Stat]:
         if not name.isdigit():
             continue
         try:
-            with open(f"{proc_root}/{name}/stat", "rb") as file:  # noqa: PTH123  (thousands of them)
-                text = file.read().decode("utf-8", "replace")
+            text = _read(f"{proc_root}/{name}/stat").decode("utf-8", "replace")
         except OSError:
             # It ended between the listing and the reading, or is hidden from us.
             continue
         stat = _stat(text)
         if stat is not None:
             yield stat
+
+
+def _read(path: str) -> bytes:
+    """A small file of the kernel, which gives it in one piece; by few calls, for there are thousands.
+
+    Raises:
+        OSError: it is not there, or not to be read.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, _STAT_BYTES)
+    finally:
+        os.close(descriptor)
 
 
 def _stat(text: str) -> _Stat | None:
