@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sidecar.catalog import exported, series_budget
+from sidecar.catalog import exported
 from sidecar.catalog import vllm_metrics as roles
 from sidecar.model.budget import Budget
 from sidecar.model.readings import Gpu, Histogram
@@ -88,12 +88,11 @@ def choose_engines(
     return shown, len(rest)
 
 
-def set_scene(report: Report, evidence_keys: tuple[EvidenceKey, ...], max_engines: int) -> Scene:
-    """The report with engines and GPUs cut to what the series budget allows."""
+def set_scene(report: Report, evidence_keys: tuple[EvidenceKey, ...], limit: int) -> Scene:
+    """The report with engines, at most ``limit``, and GPUs cut to what the series budget allows."""
     last = report.last_window
     window = None if last is None else last.window
     budgets = {} if last is None else last.budgets
-    limit = series_budget.limit_engines(evidence_keys, max_engines)
     engines, folded = choose_engines({} if window is None else window.engines, limit)
     watched = () if report.nvml is None else report.nvml.gpus
     by_index = {gpu.index: gpu for gpu in watched}

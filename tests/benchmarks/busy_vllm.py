@@ -10,9 +10,8 @@ import sys
 import time
 from collections.abc import Callable
 
-from tests.benchmarks.made_exposition import MadeExposition
+from tests.benchmarks.made_exposition import TEXT, MadeExposition
 
-TEXT = "text/plain; version=0.0.4; charset=utf-8"
 LINE = b'(APIServer pid=1) INFO:     127.0.0.1:4 - "POST /v1/completions HTTP/1.1" 200 OK\n'
 
 

@@ -7,6 +7,7 @@ EXPOSITION = Path(__file__).parents[1] / "data/expositions/0.26.0.txt"
 ENGINE = 'engine="0"'
 SAMPLE = re.compile(r"(?P<series>[^#].*) (?P<value>\S+)")
 RISES = re.compile(r"\w+:\w+_(?:total|bucket|sum|count)\{")
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
 WAVE = 7
 
 
