@@ -309,9 +309,7 @@ class Exposition:
         }
         self.report: Report | None = None
         self.window: Window | None = None
-        self.of_window: Mapping[Family, Sequence[Row]] = {
-            family: () for family, rows in ROWS if rows in OF_WINDOW
-        }
+        self.of_window: Mapping[Rows, Sequence[Row]] = dict.fromkeys(OF_WINDOW, ())
         self.tables: Tables = ()
         self.own: tuple[Metric, ...] = ()
         self.payloads: dict[tuple[Format, bool], Payload] = {}
@@ -325,12 +323,10 @@ class Exposition:
         scene = set_scene(report, self.evidence_keys, self.limit_engines())
         if self.window is not scene.window:
             self.window = scene.window
-            self.of_window = {
-                family: tuple(rows(scene)) for family, rows in ROWS if rows in OF_WINDOW
-            }
+            self.of_window = {rows: tuple(rows(scene)) for rows in OF_WINDOW}
+        known = self.of_window
         self.tables = tuple(
-            (family, self.of_window[family] if rows in OF_WINDOW else tuple(rows(scene)))
-            for family, rows in ROWS
+            (family, known[rows] if rows in known else tuple(rows(scene))) for family, rows in ROWS
         )
         self.own = self.own_process()
         self.payloads = {}
