@@ -25,6 +25,7 @@ class Scene:
 
     report: Report
     evidence_keys: tuple[EvidenceKey, ...]
+    evidence_labels: tuple[tuple[str, ...], ...]
     engines: Mapping[str, EngineWindow]
     engines_folded: int
     gpus: tuple[Gpu, ...]
@@ -88,8 +89,17 @@ def choose_engines(
     return shown, len(rest)
 
 
-def set_scene(report: Report, evidence_keys: tuple[EvidenceKey, ...], limit: int) -> Scene:
-    """The report with engines, at most ``limit``, and GPUs cut to what the series budget allows."""
+def set_scene(
+    report: Report,
+    evidence_keys: tuple[EvidenceKey, ...],
+    limit: int,
+    *,
+    labels: tuple[tuple[str, ...], ...],
+) -> Scene:
+    """The report with engines, at most ``limit``, and GPUs cut to what the series budget allows.
+
+    ``labels``: of the ``evidence_keys``, in their order.
+    """
     last = report.last_window
     window = None if last is None else last.window
     budgets = {} if last is None else last.budgets
@@ -100,6 +110,7 @@ def set_scene(report: Report, evidence_keys: tuple[EvidenceKey, ...], limit: int
     return Scene(
         report=report,
         evidence_keys=evidence_keys,
+        evidence_labels=labels,
         engines=engines,
         engines_folded=folded,
         gpus=tuple(gpus[: exported.GPU_LIMIT]),

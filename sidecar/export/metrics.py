@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
+from operator import is_
 
 from prometheus_client import ProcessCollector
 from prometheus_client.core import Metric
@@ -64,9 +65,15 @@ def windows_rows(scene: Scene) -> Iterable[Row]:
 
 def evidence_rows(scene: Scene) -> Iterable[Row]:
     """Every key of the closed set, from 0."""
-    for key in scene.evidence_keys:
-        amount = finite(scene.report.evidence_total.get(key))
-        yield (key.cause.value, key.source.value, key.signal), max(0.0, amount or 0.0)
+    totals = scene.report.evidence_total
+    # The totals are mostly kept in the order of the closed set: then no key need be looked up.
+    is_ordered = len(totals) == len(scene.evidence_keys) and all(
+        map(is_, totals, scene.evidence_keys)
+    )
+    amounts = totals.values() if is_ordered else map(totals.get, scene.evidence_keys)
+    for labels, total in zip(scene.evidence_labels, amounts, strict=True):
+        amount = finite(total)
+        yield labels, max(0.0, amount or 0.0)
 
 
 def last_evidence_rows(scene: Scene) -> Iterable[Row]:
@@ -300,6 +307,9 @@ class Exposition:
         proc_root: str = "/proc",
     ) -> None:
         self.evidence_keys = tuple(evidence_keys)
+        self.evidence_labels = tuple(
+            (key.cause.value, key.source.value, key.signal) for key in evidence_keys
+        )
         self.max_engines = max_engines
         self.limits: dict[int, int] = {}
         self.process = ProcessCollector(registry=None, proc=proc_root)
@@ -320,7 +330,9 @@ class Exposition:
 
     def adopt(self, report: Report) -> None:
         """Work out the rows of a report that has not been shown yet."""
-        scene = set_scene(report, self.evidence_keys, self.limit_engines())
+        scene = set_scene(
+            report, self.evidence_keys, self.limit_engines(), labels=self.evidence_labels
+        )
         if self.window is not scene.window:
             self.window = scene.window
             self.of_window = {rows: tuple(rows(scene)) for rows in OF_WINDOW}
