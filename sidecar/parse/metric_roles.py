@@ -420,7 +420,8 @@ class ExpositionReader:
         taken = []
         for at in moved:
             number, place = numbers[at], self.places[at]
-            if is_measured(number) != (place >= 0):
+            # As ``is_measured``, whose call would cost more than all else here.
+            if (0 <= number < math.inf) != (place >= 0):
                 return None
             if place >= 0:
                 self.numbers[place] = number
