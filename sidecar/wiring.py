@@ -12,7 +12,7 @@ from sidecar.config import Settings, read_cluster
 from sidecar.errors import ConfigError
 from sidecar.model.saved_state import Checkpoint, Position
 from sidecar.model.vocabulary import Source
-from sidecar.parse.metric_roles import ExpositionReader
+from sidecar.parse.exposition_reader import ExpositionReader
 from sidecar.sources.base import SourceLike, Tap
 from sidecar.sources.cgroup import CgroupSource
 from sidecar.sources.kernel_log import KernelLogSource

@@ -1,11 +1,9 @@
 """A report as an exposition: rows for every family of the table, rendered once per encoding."""
 
 import gzip
-import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib.metadata import PackageNotFoundError, version
 from operator import is_
 
 from prometheus_client import ProcessCollector
@@ -20,6 +18,7 @@ from sidecar.catalog.source_faults import SHOWN_AS, SOURCE_FAULTS
 from sidecar.derive import latency
 from sidecar.export import budget_rows, envelope_rows, host_rows
 from sidecar.export.bounded import Row, Rows, Scene, set_scene
+from sidecar.export.build import build_rows
 from sidecar.export.render import Renderer
 from sidecar.export.values import finite
 from sidecar.model.report import EvidenceKey, Report, SourceStatus
@@ -140,23 +139,6 @@ def info_rows(scene: Scene) -> Iterable[Row]:
     info = scene.report.info
     values = tuple(plain_text(info.get(name, "")) for name in exported.INFO_LABELS)
     return [(values, 1.0)] if any(values) else []
-
-
-def read_version() -> str:
-    """The installed version of this program; ``unknown`` in a tree that is not installed."""
-    try:
-        return version("vllm-sidecar")
-    except PackageNotFoundError:
-        return "unknown"
-
-
-VERSION = read_version()
-"""Read once: that the metadata of a package is looked up at every scrape costs more than a scrape."""
-
-
-def build_rows(_scene: Scene) -> Iterable[Row]:
-    """This program and its interpreter."""
-    return [((VERSION, platform.python_version()), 1.0)]
 
 
 def duration_rows(scene: Scene) -> Iterable[Row]:

@@ -14,8 +14,8 @@ from sidecar.catalog.family import Family, FamilyType
 from sidecar.export.bounded import Row
 from sidecar.export.values import finite
 
-MAX_ROWS = 20_000
-"""Rows that are remembered; a full report of 64 engines and 16 GPUs has 3,000."""
+SPARE_ROWS = 500
+"""Rows that are remembered beyond twice as many as were written last: others were a server's before."""
 PLAIN = 1e6
 """Below it Python and Go write a number alike; ``floatToGoString`` sees to the others."""
 
@@ -53,8 +53,6 @@ class Renderer:
         self, tables: Iterable[tuple[Family, Iterable[Row]]], others: Iterable[Metric]
     ) -> bytes:
         """Every family that has a row with a finite value, and ``others`` behind them."""
-        if sum(map(len, self.lines.values())) > MAX_ROWS:
-            self.lines.clear()
         parts: list[str] = []
         for family, rows in tables:
             begin = len(parts)
@@ -67,6 +65,8 @@ class Renderer:
                     parts.append(self.write(family, values, number))
             if len(parts) > begin:
                 parts.insert(begin, self.head(family))
+        if sum(map(len, self.lines.values())) > 2 * len(parts) + SPARE_ROWS:
+            self.lines.clear()
         parts.extend(map(self.single, others))
         parts.append(self.end)
         return "".join(parts).encode()
@@ -121,4 +121,4 @@ def say(value: float) -> str:
     """A number as Go writes it."""
     if -PLAIN < value < PLAIN:
         return repr(value)
-    return str(floatToGoString(value))
+    return str(floatToGoString(value))  # type: ignore[no-untyped-call]

@@ -7,7 +7,7 @@ this program's CPU budget; it is the oracle of the tests instead.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 Named = TypeVar("Named")
@@ -83,6 +83,11 @@ class SampleReader(Generic[Named]):
         if series in self.known and value:
             return self.known[series], float(value)
         return self.meet(line)
+
+    def keep(self, series: Iterable[str]) -> None:
+        """Forget all but these series."""
+        self.known = {one: self.known[one] for one in series if one in self.known}
+        self.characters = sum(map(len, self.known))
 
     def number_at(self, line: str) -> int:
         """Where the number begins in a line that is a known series, a blank and the number; else 0."""

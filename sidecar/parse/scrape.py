@@ -109,6 +109,10 @@ class ScrapeReader(Generic[Named]):
                     numbers.append(number)
             fresh.places.append(place)
             fresh.begins.append(begin)
+        # Of servers that were exchanged, and of requests' own labels, nothing is to stay.
+        self.samples.keep(
+            line[: at - 1] for line, at in zip(lines, fresh.begins, strict=True) if at
+        )
         self.numbers = numbers
         if series != self.series:
             self.series = series

@@ -57,7 +57,7 @@ def test_another_log_is_kept_at_once() -> None:
     positions = LogPositions()
     positions.see(quiet(0))
     positions.keep(at(0))
-    both = {**place(0), "second": {"offset": 0}}
+    both: dict[str, dict[str, object]] = {**place(0), "second": {"offset": 0}}
     positions.see(LogReading(positions=both))
     assert positions.keep(at(1)) == both
 

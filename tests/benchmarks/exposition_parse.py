@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from sidecar.parse.metric_roles import ExpositionReader
+from sidecar.parse.exposition_reader import ExpositionReader
 from sidecar.parse.scrape import ScrapeReader
 from tests.benchmarks.made_exposition import TEXT, MadeExposition
 from tests.benchmarks.row import Row
@@ -64,6 +64,14 @@ def library(body: bytes) -> Callable[[], object]:
     ]
 
 
+def scrape_by_scrape(
+    read: Callable[[bytes, str], object], bodies: list[bytes]
+) -> Callable[[], object]:
+    """Reads the next scrape each time."""
+    rest = iter(bodies)
+    return lambda: read(next(rest), TEXT)
+
+
 def measure(sizes: tuple[int, ...] = SIZES) -> list[Row]:
     """Two rows for each size: the samples, and the whole reading in canonical roles."""
     rows = []
@@ -74,14 +82,13 @@ def measure(sizes: tuple[int, ...] = SIZES) -> list[Row]:
         check(bodies[:4])
         theirs = least_cpu_s(library(bodies[0]), 3)
         scrapes, readings = ScrapeReader(key_of), ExpositionReader()
-        feeds = (
-            ("samples", lambda body, reader=scrapes: reader.read(body, TEXT)),
-            ("reading", lambda body, reader=readings: reader.read(body, TEXT)),
-        )
-        for what, read in feeds:
-            read(bodies[0])
-            rest = iter(bodies[1:])
-            ours = least_cpu_s(lambda read=read, rest=rest: read(next(rest)), SCRAPES - 1)
+        feeds: dict[str, Callable[[bytes, str], object]] = {
+            "samples": scrapes.read,
+            "reading": readings.read,
+        }
+        for what, read in feeds.items():
+            read(bodies[0], TEXT)
+            ours = least_cpu_s(scrape_by_scrape(read, bodies[1:]), SCRAPES - 1)
             rows.append(
                 Row(
                     what=f"exposition of {samples} samples: {what}",

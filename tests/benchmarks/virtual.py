@@ -18,7 +18,7 @@ from sidecar.model.readings import (
 )
 from sidecar.model.samples import Instant, Sample, Tick
 from sidecar.model.vocabulary import Source
-from sidecar.parse.metric_roles import ExpositionReader
+from sidecar.parse.exposition_reader import ExpositionReader
 from sidecar.pipeline import Pipeline, Step
 from tests.benchmarks.made_exposition import TEXT, MadeExposition
 

@@ -16,7 +16,10 @@ from sidecar.export import render
 from sidecar.export.bounded import Row
 from sidecar.export.render import Metrics, Renderer, metric_of
 
-LIBRARIES = {"text": (render_text, ""), "openmetrics": (render_openmetrics, "# EOF\n")}
+LIBRARIES: dict[str, tuple[Callable[[Metrics], bytes], str]] = {
+    "text": (render_text, ""),
+    "openmetrics": (render_openmetrics, "# EOF\n"),
+}
 Tables = list[tuple[Family, list[Row]]]
 
 
@@ -73,7 +76,7 @@ def test_scrape_after_scrape_is_what_the_library_writes(form: str, data: st.Data
 
 
 def test_what_is_remembered_stays_within_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(render, "MAX_ROWS", 50)
+    monkeypatch.setattr(render, "SPARE_ROWS", 30)
     family = next(one for one in FAMILIES if len(one.labels) == 1 and not one.labels[0].values)
     renderer = Renderer(render_text)
     for step in range(20):

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from sidecar.catalog import vllm_metrics as roles_of
 from sidecar.model.readings import MetricsReading
 from sidecar.parse.exposition import SampleReader
-from sidecar.parse.metric_roles import ExpositionReader, name_series
+from sidecar.parse.exposition_reader import ExpositionReader
+from sidecar.parse.metric_roles import name_series
 from sidecar.parse.scrape import ScrapeReader
 from tests.parse.test_exposition import CLASSIC, keep_all, real_texts
 
