@@ -85,7 +85,8 @@ class Renderer:
         if line is None:
             line = lines[values] = self.first(family, values)
         line.value = number
-        line.text = f"{line.start}{say(number)}\n"
+        # 0 and -0 are one number, and written as one.
+        line.text = f"{line.start}{say(number + 0.0)}\n"
         return line.text
 
     def first(self, family: Family, values: tuple[str, ...]) -> Line:
