@@ -14,8 +14,8 @@ from sidecar.catalog.family import Family, FamilyType
 from sidecar.export.bounded import Row
 from sidecar.export.values import finite
 
-SPARE_ROWS = 500
-"""Rows that are remembered beyond twice as many as were written last: others were a server's before."""
+SPARE_ROWS = 16
+"""Rows of a family that are remembered beyond twice as many as were written last: of earlier servers."""
 PLAIN = 1e6
 """Below it Python and Go write a number alike; ``floatToGoString`` sees to the others."""
 
@@ -63,10 +63,10 @@ class Renderer:
                     parts.append(line.text)
                 elif (number := finite(value)) is not None:
                     parts.append(self.write(family, values, number))
+            if len(known) > 2 * (len(parts) - begin) + SPARE_ROWS:
+                known.clear()
             if len(parts) > begin:
                 parts.insert(begin, self.head(family))
-        if sum(map(len, self.lines.values())) > 2 * len(parts) + SPARE_ROWS:
-            self.lines.clear()
         parts.extend(map(self.single, others))
         parts.append(self.end)
         return "".join(parts).encode()
