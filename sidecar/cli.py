@@ -308,7 +308,7 @@ def run_command(argv: Sequence[str] | None) -> int:
     try:
         arguments = build_parser().parse_args(argv)
         if arguments.version:
-            from sidecar.export.metrics import read_version
+            from sidecar.export.build import read_version
 
             sys.stdout.write(f"vllm-sidecar {read_version()}\n")
             return DONE

@@ -8,21 +8,11 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 from urllib.parse import urlsplit
-
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from sidecar.errors import ConfigError
 from sidecar.parse.quantity import parse_duration
@@ -31,6 +21,12 @@ ENV_PREFIX = "VLLM_SIDECAR_"
 MAX_PORT = 65535
 MOST_DIGITS = 20
 """Of a number of 64 bits."""
+MOST_PID = 1 << 22
+"""The kernel's own bound (``PID_MAX_LIMIT``)."""
+MOST_ENGINES = 64
+LEAST_INTERVAL_S = 0.05
+WHOLE = re.compile(r"[0-9]{1,9}")
+NUMBER = re.compile(r"(?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(?:[eE][+-]?[0-9]{1,2})?")
 GPU_INDEXES = re.compile(r"[0-9]{1,4}(?:,[0-9]{1,4})*")
 SERVICE_LINK = re.compile(
     rf"{ENV_PREFIX}(?:SERVICE_HOST|SERVICE_PORT\w*|PORT(?:_\d+_(?:TCP|UDP|SCTP)\w*)?)"
@@ -38,20 +34,81 @@ SERVICE_LINK = re.compile(
 """What Kubernetes puts into every container where a Service bears our name."""
 
 
-def to_seconds(value: object) -> object:
+def read_seconds(value: object) -> float:
     """A duration in words as seconds."""
     if isinstance(value, str):
         return parse_duration(value)
     raise ValueError("not a duration such as 250ms, 5s or 2m")
 
 
-def to_list(value: object) -> object:
-    """A list as the environment gives it: words with commas between."""
-    return [part for part in value.split(",") if part] if isinstance(value, str) else value
+def read_text(value: object) -> str:
+    """A text."""
+    if isinstance(value, str):
+        return value
+    raise ValueError("not a text")
 
 
-def check_url(url: str) -> str:
+def read_word(value: object) -> str:
+    """A text that is not empty."""
+    text = read_text(value)
+    if not text:
+        raise ValueError("must not be empty")
+    return text
+
+
+def read_path(value: object) -> Path:
+    """A path."""
+    return value if isinstance(value, Path) else Path(read_text(value))
+
+
+def read_list(value: object) -> Sequence[str]:
+    """Several texts; the environment gives them as words with commas between."""
+    if isinstance(value, str):
+        return [part for part in value.split(",") if part]
+    if isinstance(value, Sequence):
+        return [read_word(part) for part in value]
+    raise ValueError("not a list")
+
+
+def read_whole(value: object, least: int, most: int) -> int:
+    """A whole number within bounds, as such or in digits."""
+    if isinstance(value, str) and WHOLE.fullmatch(value):
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
+        return value
+    raise ValueError(f"not a whole number from {least} to {most}")
+
+
+def read_pid(value: object) -> int | Literal["auto"]:
+    """A pid or ``auto``."""
+    if value == "auto":
+        return "auto"
+    try:
+        return read_whole(value, 1, MOST_PID)
+    except ValueError:
+        raise ValueError("not auto or the number of a process") from None
+
+
+def read_tolerance(value: object) -> float:
+    """A number from 0, as such or in digits."""
+    if isinstance(value, str) and NUMBER.fullmatch(value):
+        value = float(value)
+    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+        return float(value)
+    raise ValueError("not a number from 0")
+
+
+def read_gpus(value: object) -> str:
+    """``auto``, ``off`` or indexes."""
+    text = read_text(value)
+    if text not in {"auto", "off"} and not GPU_INDEXES.fullmatch(text):
+        raise ValueError("not auto, off or indexes such as 0,1")
+    return text
+
+
+def read_url(value: object) -> str:
     """An http(s) address without a path or a password."""
+    url = read_text(value)
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError("not an address such as http://127.0.0.1:8000")
@@ -62,8 +119,9 @@ def check_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def check_path(path: str) -> str:
+def read_url_path(value: object) -> str:
     """An absolute path of a URL."""
+    path = read_text(value)
     if not path.startswith("/"):
         raise ValueError("must start with /")
     return path
@@ -82,32 +140,30 @@ def split_listen(listen: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def check_listen(listen: str) -> str:
+def read_listen(value: object) -> str:
     """An address to listen on."""
+    listen = read_text(value)
     split_listen(listen)
     return listen
 
 
-Seconds = Annotated[float, BeforeValidator(to_seconds)]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything ``run`` can be told; defaults are values, all else is read from words.
 
+    Raises:
+        ConfigError: a value cannot be honoured; one line says which, without the value.
+    """
 
-class Settings(BaseSettings):
-    """Everything ``run`` can be told."""
+    # Not pydantic: it costs 9 MB and a tenth of a second for these few values.
 
-    model_config = SettingsConfigDict(
-        env_prefix=ENV_PREFIX,
-        extra="forbid",
-        frozen=True,
-        validate_default=False,  # defaults are values already, not words
-    )
-
-    target: Annotated[str, AfterValidator(check_url)] = "http://127.0.0.1:8000"
+    target: str = "http://127.0.0.1:8000"
     """Address of the vLLM server. Default: where ``vllm serve`` listens by default."""
 
-    metrics_path: Annotated[str, AfterValidator(check_path)] = "/metrics"
+    metrics_path: str = "/metrics"
     """Path of its metrics."""
 
-    health_path: Annotated[str, AfterValidator(check_path)] = "/health"
+    health_path: str = "/health"
     """Path of its health endpoint."""
 
     target_ca_file: Path | None = None
@@ -116,23 +172,21 @@ class Settings(BaseSettings):
     target_token_file: Path | None = None
     """File with a bearer token for the server; it is read again when it changes."""
 
-    interval: Seconds = 5.0
+    interval: float = 5.0
     """Seconds between samples. 5 s: four scrapes of a Prometheus interval, 0.1 % of a core."""
 
-    window: Seconds = 15.0
+    window: float = 15.0
     """Seconds of a window, a multiple of ``interval``. Under 5 s a sustained thrash shows windows
     without a preemption."""
 
-    listen: Annotated[str, AfterValidator(check_listen)] = "127.0.0.1:9477"
+    listen: str = "127.0.0.1:9477"
     """Where our own HTTP server listens."""
 
     web_config_file: Path | None = None
     """TLS, users and headers of that server, in the format of Prometheus' exporter-toolkit; it is read
     again when it changes. Default none: plain HTTP for everybody who gets to ``listen``."""
 
-    log: Annotated[
-        list[Annotated[str, Field(min_length=1)]], NoDecode, BeforeValidator(to_list)
-    ] = []
+    log: Sequence[str] = ()
     """Where vLLM's log is: ``PATH`` (a file, a folder, a pattern), ``cri:PATH``, ``docker:PATH``,
     ``journald:UNIT``, ``kubernetes:CONTAINER``, ``stdin``. Default none: then CUDA OOM is not
     observable, and ``check`` says so."""
@@ -149,13 +203,13 @@ class Settings(BaseSettings):
     """``auto``: the server's, by its pid; ``off``; or the directory of a memory cgroup, its name, or a
     container's id as Kubernetes and docker print it (``containerd://...``)."""
 
-    pid: Literal["auto"] | Annotated[int, Field(gt=0)] = "auto"
+    pid: Literal["auto"] | int = "auto"
     """Pid of the server; ``auto``: the process that listens on the target's port."""
 
     kernel_log: str = "auto"
     """``auto``: /dev/kmsg where we may read it; ``off``; or the path of a file."""
 
-    kubernetes: Annotated[str, Field(min_length=1)] = "auto"
+    kubernetes: str = "auto"
     """``auto``: our own pod by the API where a service account allows it; ``off``; or the name of the
     server's container, which is then asked for. It adds exit codes and restarts."""
 
@@ -165,32 +219,57 @@ class Settings(BaseSettings):
     envelope: Path | None = None
     """``envelope.json`` of a benchmark, or its folder: the live server is held against it."""
 
-    max_preemptions_per_request: Annotated[float, Field(ge=0)] = 0.01
+    max_preemptions_per_request: float = 0.01
     """Preemptions per finished request that are no warning."""
 
-    max_engines: Annotated[int, Field(ge=1, le=64)] = 64
+    max_engines: int = 64
     """Engines shown apart; the others are folded into ``other``."""
 
-    @field_validator("gpu")
-    @classmethod
-    def check_gpu(cls, value: str) -> str:
-        """``auto``, ``off`` or indexes."""
-        if value not in {"auto", "off"} and not GPU_INDEXES.fullmatch(value):
-            raise ValueError("not auto, off or indexes such as 0,1")
-        return value
-
-    @model_validator(mode="after")
-    def check_window(self) -> "Settings":
-        """Windows are made of whole intervals."""
-        ratio = self.window / self.interval
-        if self.interval < 0.05 or ratio < 1 or abs(ratio - round(ratio)) > 1e-6:  # noqa: PLR2004
-            raise ValueError("window must be a multiple of interval, and interval at least 50ms")
-        return self
+    def __post_init__(self) -> None:
+        """Read what is not a default, and check what goes together."""
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if value is one.default:
+                continue
+            try:
+                object.__setattr__(self, one.name, READERS[one.name](value))
+            except ValueError as error:
+                raise ConfigError(f"{one.name.replace('_', '-')}: {error}") from None
+        # Windows are made of whole intervals.
+        ratio = self.window / self.interval if self.interval >= LEAST_INTERVAL_S else 0.0
+        if ratio < 1 or abs(ratio - round(ratio)) > 1e-6:  # noqa: PLR2004
+            raise ConfigError("window must be a multiple of interval, and interval at least 50ms")
 
     @property
     def gpu_indexes(self) -> tuple[int, ...] | None:
         """The GPUs that are watched, None for all."""
         return None if self.gpu == "auto" else tuple(int(part) for part in self.gpu.split(","))
+
+
+READERS: Mapping[str, Callable[[object], object]] = {
+    "target": read_url,
+    "metrics_path": read_url_path,
+    "health_path": read_url_path,
+    "target_ca_file": read_path,
+    "target_token_file": read_path,
+    "interval": read_seconds,
+    "window": read_seconds,
+    "listen": read_listen,
+    "web_config_file": read_path,
+    "log": read_list,
+    "state_dir": read_path,
+    "cgroup": read_text,
+    "pid": read_pid,
+    "kernel_log": read_text,
+    "kubernetes": read_word,
+    "gpu": read_gpus,
+    "envelope": read_path,
+    "max_preemptions_per_request": read_tolerance,
+    "max_engines": lambda value: read_whole(value, 1, MOST_ENGINES),
+}
+"""How each setting is read from what line, environment or file say; raises ValueError."""
+DEFAULTS: Mapping[str, object] = {one.name: one.default for one in fields(Settings)}
+"""Every setting by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,24 +327,18 @@ def load(options: Mapping[str, object], *, file: Path | None = None) -> Settings
     Raises:
         ConfigError: a name is unknown or a value cannot be honoured; one line says which.
     """
-    fields = Settings.model_fields
-    # Capitals and small letters are the same name, as pydantic reads the environment.
-    environment = {name.upper(): name for name in os.environ}
-    for name, written in environment.items():
+    told: dict[str, object] = {}
+    for written, value in os.environ.items():
+        # Capitals and small letters are the same name.
+        name = written.upper()
         if name.startswith(ENV_PREFIX) and not SERVICE_LINK.fullmatch(name):
-            refuse_unknown(name.removeprefix(ENV_PREFIX).lower(), fields, f"environment: {written}")
+            name = name.removeprefix(ENV_PREFIX).lower()
+            refuse_unknown(name, DEFAULTS, f"environment: {written}")
+            told[name] = value
     below = read_file(file) if file is not None else {}
     for name in below:
-        refuse_unknown(name, fields, f"{file}: {name}")
-    merged = {
-        name: value
-        for name, value in below.items()
-        if f"{ENV_PREFIX}{name.upper()}" not in environment
-    }
-    try:
-        return Settings(**{**merged, **options})  # type: ignore[arg-type]  # pydantic checks them
-    except ValidationError as error:
-        raise ConfigError(first_fault(error)) from None
+        refuse_unknown(name, DEFAULTS, f"{file}: {name}")
+    return Settings(**{**below, **told, **options})  # type: ignore[arg-type]  # it reads them
 
 
 def read_file(file: Path) -> dict[str, object]:
@@ -285,11 +358,3 @@ def refuse_unknown(name: str, known: Mapping[str, object], where: str) -> None:
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
     raise ConfigError(f"{where}: unknown setting{hint}")
-
-
-def first_fault(error: ValidationError) -> str:
-    """The first fault as one line, without the value: it may be a secret in the wrong place."""
-    fault = error.errors(include_url=False, include_input=False)[0]
-    name = str(fault["loc"][0]) if fault["loc"] else ""
-    message = str(fault["msg"]).removeprefix("Value error, ")
-    return f"{name.replace('_', '-')}: {message}" if name else message

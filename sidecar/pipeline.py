@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from sidecar.advise.memory import Advisor
@@ -59,6 +59,8 @@ class Pipeline:
         self.beyond_in_a_row = 0
         self.last_judgement: Judgement | None = None
         self.last_tick: Instant | None = None
+        self.sights: Hashable = None
+        self.seen: Mapping[Cause, bool] = {}
 
     def step(self, tick: Tick) -> Step:
         """Take in one tick."""
@@ -88,10 +90,10 @@ class Pipeline:
         self.advisor.tolerance = policy.max_preemptions_per_request
 
     def checkpoint(self, now: Instant) -> Checkpoint:
-        """What must be kept so that a later run goes on from this step."""
+        """What must be kept so that a later run goes on from this step; to be called after each."""
         return Checkpoint(
             saved_unix=now.unix,
-            positions=self.server.positions,
+            positions=self.server.log_positions.keep(now),
             evidence=dict(self.totals.evidence),
             windows=dict(self.totals.windows),
             last_evidence=dict(self.totals.last_evidence),
@@ -114,7 +116,7 @@ class Pipeline:
 
     def restore(self, checkpoint: Checkpoint, now: Instant) -> None:
         """Go on from a checkpoint; to be called before the first step."""
-        self.server.positions = checkpoint.positions
+        self.server.log_positions.resume(checkpoint.positions)
         self.totals.evidence.update(checkpoint.evidence)
         self.totals.windows.update(checkpoint.windows)
         self.totals.last_evidence.update(checkpoint.last_evidence)
@@ -310,7 +312,11 @@ class Pipeline:
     def observable(self, now: Instant) -> Mapping[Cause, bool]:
         """Which causes a working source could show now."""
         if self.open is not None:
-            return find_observable(self.server.freeze(self.open, now))
+            sights = self.open.sights()
+            if sights != self.sights:
+                self.seen = find_observable(self.server.freeze(self.open, now))
+                self.sights = sights
+            return self.seen
         if self.last_judgement is not None:
             return self.last_judgement.observable
         return dict.fromkeys(Cause, False)

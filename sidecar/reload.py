@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 from sidecar.clock import ClockLike
-from sidecar.config import Settings
+from sidecar.config import DEFAULTS, Settings
 from sidecar.errors import ConfigError
 from sidecar.model.report import ReloadStatus
 from sidecar.model.vocabulary import Fault
@@ -49,7 +49,7 @@ def needs_restart(running: Settings, read: Settings) -> tuple[str, ...]:
     """The settings that differ and cannot change while we run, by their names."""
     return tuple(
         name
-        for name in Settings.model_fields
+        for name in DEFAULTS
         if name not in RELOADABLE and getattr(running, name) != getattr(read, name)
     )
 

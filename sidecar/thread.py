@@ -8,25 +8,128 @@ import asyncio
 import functools
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from dataclasses import dataclass, field
+from typing import Final, Generic, Protocol, TypeVar
 
 from sidecar.model.vocabulary import Fault
 
 T = TypeVar("T")
 
+PATIENCE_S: Final = 0.01
+"""Seconds that a call waits for the end of another before it gets a thread of its own."""
+
+
+class Crew:
+    """Threads that several ``CallThread`` of one loop share: one, and another where a call stands still.
+
+    Calls that come together run one after the other and are told together. Threads that run at the
+    same time take the interpreter's lock from each other at every read, which costs more than the
+    reads do.
+    """
+
+    def __init__(self, name: str = "reads") -> None:
+        self._name = name
+        self._members = 0
+        self._shift = _Shift()
+        self._done: deque[_Work] = deque()
+
+    @property
+    def threads(self) -> int:
+        """How many threads there are."""
+        return self._shift.threads
+
+    def join(self) -> None:
+        """One more shares it."""
+        self._members += 1
+
+    def leave(self) -> None:
+        """One that shared it is closed; the last one lets the threads go."""
+        self._members -= 1
+        if self._members <= 0:
+            self.close()
+
+    def close(self) -> None:
+        """Let each thread end after the call it is in; does not wait for it."""
+        shift, self._shift = self._shift, _Shift()
+        with shift.lock:
+            for _ in range(shift.threads):
+                shift.calls.put(None)
+
+    def begin(self, call: "_Work") -> None:
+        """Run a call as soon as a thread is free."""
+        self._shift.calls.put(call)
+        if not self._shift.threads:
+            self._hire()
+
+    def relieve(self, call: "_Work") -> None:
+        """A call takes long: let it not wait for another, and tell of those that are done."""
+        self._settle()
+        if not call.begun:
+            self._hire()
+
+    def _hire(self) -> None:
+        shift = self._shift
+        with shift.lock:
+            shift.threads += 1
+        threading.Thread(
+            target=self._serve, args=(shift,), name=f"sidecar-{self._name}", daemon=True
+        ).start()
+
+    def _serve(self, shift: "_Shift") -> None:
+        while (call := shift.calls.get()) is not None:
+            shift.enter()
+            call.run()
+            self._done.append(call)
+            if shift.calls.empty():
+                call.tell(self._settle)
+            del call
+            if shift.leave():
+                return
+        with shift.lock:
+            shift.threads -= 1
+
+    def _settle(self) -> None:
+        while self._done:
+            self._done.popleft().settle()
+
+
+@dataclass(slots=True)
+class _Shift:
+    """The threads between two closings, and what waits for them."""
+
+    calls: "queue.SimpleQueue[_Work | None]" = field(default_factory=queue.SimpleQueue)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    threads: int = 0
+    running: int = 0
+
+    def enter(self) -> None:
+        """A thread begins a call."""
+        with self.lock:
+            self.running += 1
+
+    def leave(self) -> bool:
+        """A thread has ended its call; whether it is one too many, and goes."""
+        with self.lock:
+            self.running -= 1
+            is_spare = self.threads - self.running > 1
+            self.threads -= is_spare
+            return is_spare
+
 
 class CallThread:
-    """Runs one blocking call at a time.
+    """Runs one blocking call at a time, on the threads of ``crew``, else on one of its own.
 
     A call that outlives its limit is left to itself; until it returns, others are ``BUSY``.
     """
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._calls: queue.SimpleQueue[_Call[object] | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._flying: _Call[object] | None = None
+    def __init__(self, name: str, crew: Crew | None = None) -> None:
+        self._crew = Crew(name) if crew is None else crew
+        self._shares = crew is not None
+        self._flying: _Work | None = None
+        self._crew.join()
+        self._is_member = True
 
     @property
     def busy(self) -> bool:
@@ -37,10 +140,11 @@ class CallThread:
         """What ``function`` returns within ``limit_s`` seconds, or ``BUSY`` or ``TIMEOUT``."""
         if self.busy:
             return Fault.BUSY
-        call = _Call(function, asyncio.get_running_loop())
-        self._flying = call  # type: ignore[assignment]
-        self._start()
-        self._calls.put(call)  # type: ignore[arg-type]
+        loop = asyncio.get_running_loop()
+        call = _Call(function, loop)
+        self._flying = call
+        self._crew.begin(call)
+        relief = loop.call_later(PATIENCE_S, self._crew.relieve, call) if self._shares else None
         try:
             # Not ``wait_for``: before Python 3.12 it loses a cancel that comes with the answer.
             async with asyncio.timeout(limit_s):
@@ -50,19 +154,30 @@ class CallThread:
             if call.returned and call.answer.done() and not call.answer.cancelled():
                 return call.answer.result()
             return Fault.TIMEOUT
+        finally:
+            if relief is not None:
+                relief.cancel()
 
     def close(self) -> None:
-        """Let the thread end after the call it is in; does not wait for it."""
-        if self._thread is not None:
-            self._calls.put(None)
-            self._thread = None
+        """Let the thread end after the call it is in, if nobody else needs it; does not wait for it."""
+        if self._is_member:
+            self._is_member = False
+            self._crew.leave()
+        elif not self._shares:
+            self._crew.close()
 
-    def _start(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=_serve, args=(self._calls,), name=f"sidecar-{self._name}", daemon=True
-            )
-            self._thread.start()
+
+class _Work(Protocol):
+    """A call, whatever it gives."""
+
+    begun: bool
+    returned: bool
+
+    def run(self) -> None: ...
+
+    def tell(self, settle: Callable[[], None]) -> None: ...
+
+    def settle(self) -> None: ...
 
 
 class _Call(Generic[T]):
@@ -71,33 +186,31 @@ class _Call(Generic[T]):
     def __init__(self, function: Callable[[], T], loop: asyncio.AbstractEventLoop) -> None:
         self._function = function
         self._loop = loop
+        self._outcome: Callable[[], None] | None = None
         self.answer: asyncio.Future[T] = loop.create_future()
+        self.begun = False
         self.returned = False
 
     def run(self) -> None:
-        """Call, and hand the outcome over to the loop; whatever it is, the loop decides."""
+        """Call, and keep the outcome; whatever it is, the loop decides."""
+        self.begun = True
         try:
             value = self._function()
         except BaseException as error:  # noqa: BLE001  (handed over, not swallowed)
-            self._post(functools.partial(self.answer.set_exception, error))
+            self._outcome = functools.partial(self.answer.set_exception, error)
         else:
-            self._post(functools.partial(self.answer.set_result, value))
-
-    def _post(self, settle: Callable[[], None]) -> None:
+            self._outcome = functools.partial(self.answer.set_result, value)
         self.returned = True
 
-        def unless_given_up() -> None:
-            if not self.answer.done():
-                settle()
-
+    def tell(self, settle: Callable[[], None]) -> None:
+        """Have the loop settle what is done."""
         try:
-            self._loop.call_soon_threadsafe(unless_given_up)
+            self._loop.call_soon_threadsafe(settle)
         except RuntimeError:
             # The loop is closed: nobody waits any more.
             return
 
-
-def _serve(calls: "queue.SimpleQueue[_Call[object] | None]") -> None:
-    while (call := calls.get()) is not None:
-        call.run()
-        del call
+    def settle(self) -> None:
+        """Hand the outcome over, unless nobody waits for it any more."""
+        if self._outcome is not None and not self.answer.done():
+            self._outcome()

@@ -107,6 +107,11 @@ class Ticker:
     consume: Callable[[Tick], Awaitable[None]]
     stop: asyncio.Event
 
+    @property
+    def gather_s(self) -> float:
+        """Seconds that a tick waits for its samples."""
+        return min(GATHER_MOST_S, GATHER_SHARE * self.interval_s)
+
     async def run(self) -> None:
         """Tick. Ends promptly once ``stop`` is set, whatever hangs."""
         async with asyncio.TaskGroup() as group:
@@ -132,7 +137,11 @@ class Ticker:
     ) -> None:
         """Alternate between grid points and wake-ups."""
         grid = Grid(self.interval_s)
-        due = grid.next_point(self.clock.now())
+        now = self.clock.now()
+        due = grid.next_point(now)
+        if due.monotonic - now.monotonic > self.gather_s:
+            # What there is shows at once, and not at the first point only.
+            await self.look(sampler, self.sources, self.gather_s)
         while not self.stop.is_set():
             if woken:
                 # It woke while a tick gathered its samples, which took the notice with them.
@@ -157,7 +166,7 @@ class Ticker:
         missed = grid.reach(now)
         at = grid.place(due, now)
         flying = sampler.start(self.sources)
-        await asyncio.wait(flying, timeout=min(GATHER_MOST_S, GATHER_SHARE * self.interval_s))
+        await asyncio.wait(flying, timeout=self.gather_s)
         await self.consume(
             Tick(
                 at=at,
@@ -171,9 +180,13 @@ class Ticker:
         """An extra step: a source was woken, or a slow sample has arrived."""
         sources = list(woken.values())
         woken.clear()
+        quick = [s for s in self.sources if s in sources or s.name == "process"] if sources else []
+        await self.look(sampler, quick, WAKE_GATHER_S)
+
+    async def look(self, sampler: Sampler, sources: Sequence[SourceLike], limit_s: float) -> None:
+        """A step between grid points, with what some sources show, and with what came late."""
         if sources:
-            quick = [s for s in self.sources if s in sources or s.name == "process"]
-            await asyncio.wait(sampler.start(quick), timeout=WAKE_GATHER_S)
+            await asyncio.wait(sampler.start(sources), timeout=limit_s)
         samples = sampler.take()
         if samples:
             await self.consume(Tick(at=self.clock.now(), samples=samples, on_grid=False))

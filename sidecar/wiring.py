@@ -12,7 +12,7 @@ from sidecar.config import Settings, read_cluster
 from sidecar.errors import ConfigError
 from sidecar.model.saved_state import Checkpoint, Position
 from sidecar.model.vocabulary import Source
-from sidecar.parse.metric_roles import ExpositionReader
+from sidecar.parse.exposition_reader import ExpositionReader
 from sidecar.sources.base import SourceLike, Tap
 from sidecar.sources.cgroup import CgroupSource
 from sidecar.sources.kernel_log import KernelLogSource
@@ -27,6 +27,7 @@ from sidecar.sources.process import ProcessSource
 from sidecar.sources.vllm_health import Asked, VllmHealthSource
 from sidecar.sources.vllm_log import VllmLogSource
 from sidecar.sources.vllm_metrics import VllmMetricsSource
+from sidecar.thread import Crew
 
 SCRAPE_LIMIT_S = 5.0
 """Seconds for one answer of vLLM. Scrapes of 1.5 to 4.8 s were seen on starved servers, so a limit
@@ -53,6 +54,7 @@ def build_sources(
         if file is not None and not os.access(file, os.R_OK):
             raise ConfigError(f"target-{name}-file: {file}: it is not there, or not to be read")
     positions = {} if checkpoint is None else checkpoint.positions
+    crew = Crew()
     sources: list[SourceLike] = [
         VllmMetricsSource(
             clock,
@@ -62,6 +64,7 @@ def build_sources(
             token_file=settings.target_token_file,
             ca_file=settings.target_ca_file,
             tap=tap_of(Source.VLLM_METRICS),
+            crew=crew,
         ),
         VllmHealthSource(
             clock,
@@ -71,10 +74,11 @@ def build_sources(
             token_file=settings.target_token_file,
             ca_file=settings.target_ca_file,
             tap=tap_of(Source.VLLM_HEALTH),
+            crew=crew,
         ),
     ]
     if is_here(settings):
-        sources.extend(host_sources(settings, clock, tap_of))
+        sources.extend(host_sources(settings, clock, tap_of, crew))
     if settings.log:
         places = log_places(settings, clock, positions)
         sources.append(VllmLogSource(clock, places, tap=tap_of(Source.VLLM_LOG)))
@@ -90,6 +94,7 @@ def build_sources(
                 limit_s=READ_LIMIT_S,
                 indexes=settings.gpu_indexes,
                 tap=tap_of(Source.NVML),
+                crew=crew,
             )
         )
     if settings.kubernetes != "off":
@@ -107,7 +112,10 @@ def is_here(settings: Settings) -> bool:
 
 
 def host_sources(
-    settings: Settings, clock: ClockLike, tap_of: TapOf = lambda _source: None
+    settings: Settings,
+    clock: ClockLike,
+    tap_of: TapOf = lambda _source: None,
+    crew: Crew | None = None,
 ) -> Iterator[SourceLike]:
     """The server's processes and its cgroup."""
     process = ProcessSource(
@@ -116,6 +124,7 @@ def host_sources(
         pid=None if settings.pid == "auto" else settings.pid,
         port=local_port(settings.target),
         tap=tap_of(Source.PROCESS),
+        crew=crew,
     )
     yield process
     if settings.cgroup != "off":
@@ -127,6 +136,7 @@ def host_sources(
             pids=lambda: process.pids,
             here=settings.pid != "auto" or local_port(settings.target) is not None,
             tap=tap_of(Source.CGROUP),
+            crew=crew,
         )
 
 

@@ -1,15 +1,14 @@
 """Settings come from command line, environment, file and defaults, in this order, and are frozen."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import FrozenInstanceError, dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from sidecar import cli
-from sidecar.config import Settings, load
+from sidecar.config import DEFAULTS, Settings, load
 from sidecar.errors import ConfigError
 
 
@@ -59,7 +58,7 @@ def load_line(*arguments: str) -> Settings:
 
 
 def test_the_table_above_has_every_setting() -> None:
-    assert [option.name for option in OPTIONS] == list(Settings.model_fields)
+    assert [option.name for option in OPTIONS] == list(DEFAULTS)
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
@@ -75,14 +74,14 @@ def test_the_command_line_beats_the_environment_and_that_the_file(
     settings.append(load_line("--config", str(path)))
     settings.append(load_line("--config", str(path), flag, line))
     default, *found = [getattr(one, option.name) for one in settings]
-    assert default == Settings.model_fields[option.name].default
+    assert default == DEFAULTS[option.name]
     assert found == list(reversed(option.values))
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 def test_settings_are_frozen(option: Option) -> None:
     settings = load({})
-    with pytest.raises(ValidationError):
+    with pytest.raises(FrozenInstanceError):
         setattr(settings, option.name, option.values[0])
 
 
@@ -126,3 +125,72 @@ def test_a_trailing_slash_of_the_target_is_no_part_of_the_path() -> None:
 def test_the_gpus_that_were_named_are_watched() -> None:
     assert load({"gpu": "0,3"}).gpu_indexes == (0, 3)
     assert load({}).gpu_indexes is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("target", "ftp://h"),
+        ("target", "http://u:secret@h"),
+        ("target", 8000),
+        ("metrics_path", "metrics"),
+        ("target_ca_file", 3),
+        ("interval", 5),
+        ("interval", "10ms"),
+        ("interval", "soon"),
+        ("window", "7s"),
+        ("listen", "9477"),
+        ("listen", "h:99999"),
+        ("log", [""]),
+        ("log", [3]),
+        ("log", 3),
+        ("cgroup", True),
+        ("pid", "0"),
+        ("pid", "-1"),
+        ("pid", "me"),
+        ("pid", True),
+        ("pid", "9" * 30),
+        ("kubernetes", ""),
+        ("gpu", "0,"),
+        ("gpu", 0),
+        ("max_preemptions_per_request", "-1"),
+        ("max_preemptions_per_request", "nan"),
+        ("max_preemptions_per_request", "0_1"),
+        ("max_engines", "0"),
+        ("max_engines", "65"),
+        ("max_engines", 2.5),
+        ("max_engines", "²"),
+        ("max_engines", True),
+    ],
+)
+def test_a_value_that_cannot_be_honoured_is_refused_in_one_line_without_it(
+    name: str, value: object
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load({name: value})
+    said = str(refused.value)
+    assert "\n" not in said
+    assert name.replace("_", "-") in said
+    assert len(str(value)) < 3 or f" {value}" not in said
+    assert "secret" not in said
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "read"),
+    [
+        ("log", "/a,,/b", ["/a", "/b"]),
+        ("log", "", []),
+        ("pid", 17, 17),
+        ("pid", "4194304", 4194304),
+        ("max_preemptions_per_request", "1e-3", 0.001),
+        ("max_preemptions_per_request", ".5", 0.5),
+        ("max_preemptions_per_request", 2, 2.0),
+        ("max_engines", 64, 64),
+        ("target_ca_file", Path("a"), Path("a")),
+        ("cgroup", "", ""),
+    ],
+)
+def test_values_are_read_as_words_or_as_what_they_are(
+    name: str, value: object, read: object
+) -> None:
+    assert getattr(load({name: value}), name) == read

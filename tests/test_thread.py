@@ -9,7 +9,7 @@ import time
 import pytest
 
 from sidecar.model.vocabulary import Fault
-from sidecar.thread import CallThread
+from sidecar.thread import CallThread, Crew
 from tests.fakes.patience import until
 
 
@@ -96,3 +96,55 @@ with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
     )
     assert done.stdout == "timeout\n"
     assert done.stderr == ""
+
+
+async def test_those_who_share_a_crew_are_served_by_one_thread() -> None:
+    crew = Crew()
+    sharing = [CallThread(str(n), crew) for n in range(5)]
+    for _ in range(20):
+        made = await asyncio.gather(*(calls.call(threading.get_ident, 5) for calls in sharing))
+        assert len(set(made)) == 1
+    assert crew.threads == 1
+    crew.close()
+
+
+async def test_a_call_that_stands_still_holds_up_nobody_else() -> None:
+    crew, release = Crew(), threading.Event()
+    stuck, other, third = (CallThread(name, crew) for name in "abc")
+    first = asyncio.ensure_future(other.call(lambda: "before", 20))
+    waiting = asyncio.ensure_future(stuck.call(lambda: release.wait(60), 60))
+    later = asyncio.ensure_future(third.call(lambda: "behind", 20))
+    assert await first == "before"
+    assert await later == "behind"
+    both = await asyncio.gather(other.call(lambda: 1, 20), third.call(lambda: 2, 20))
+    assert tuple(both) == (1, 2)
+    assert crew.threads == 2
+    release.set()
+    assert await waiting is True
+    # The thread that came to help goes once it is one too many.
+    await until(lambda: crew.threads == 1)
+    assert await stuck.call(lambda: 3, 20) == 3
+    crew.close()
+
+
+async def test_a_crew_whose_every_call_stands_still_serves_the_next() -> None:
+    crew, release = Crew(), threading.Event()
+    stuck = [CallThread(str(n), crew) for n in range(4)]
+    waiting = [asyncio.ensure_future(calls.call(release.wait, 60)) for calls in stuck]
+    assert await CallThread("next", crew).call(lambda: 7, 20) == 7
+    release.set()
+    assert await asyncio.gather(*waiting) == [True] * 4
+    crew.close()
+
+
+async def test_a_crew_that_was_closed_serves_again() -> None:
+    crew, release = Crew(), threading.Event()
+    calls, stuck = CallThread("one", crew), CallThread("stuck", crew)
+    assert await stuck.call(release.wait, 0.01) is Fault.TIMEOUT
+    crew.close()
+    assert await calls.call(lambda: 1, 20) == 1
+    calls.close()
+    assert await calls.call(lambda: 2, 20) == 2
+    release.set()
+    crew.close()
+    await until(lambda: not any(one.name == "sidecar-reads" for one in threading.enumerate()))

@@ -194,17 +194,38 @@ async def test_a_slow_source_delays_nobody_and_its_sample_comes_when_it_is_there
     clock = FakeClock(unix=ON_GRID)
     quick, slow = Quick(clock), Held(clock)
     async with ticking(clock, [quick, slow], 1.0) as seen:
+        await asyncio.sleep(0.45)  # the gathering of samples is bounded in real time
         for _ in range(3):
             await clock.advance(1)
-            await asyncio.sleep(0.45)  # the gathering of samples is bounded in real time
+            await asyncio.sleep(0.45)
         assert [len(tick.samples) for tick in seen.grid] == [1, 1, 1]
-        assert (quick.asked, slow.asked) == (3, 1)
+        assert (quick.asked, slow.asked) == (4, 1)
         slow.answers.set()
         await settle()
-        (late,) = seen.extra
+        first, late = seen.extra
+        assert [sample.source for sample in first.samples] == [quick.name]
         (sample,) = late.samples
         assert sample.source is Source.NVML
-        assert sample.at.unix == ON_GRID + 1
+        assert sample.at.unix == ON_GRID
+
+
+async def test_what_there_is_shows_at_once_and_not_at_the_first_point_only() -> None:
+    clock = FakeClock(unix=ON_GRID + 1)
+    async with ticking(clock, [Quick(clock)]) as seen:
+        (first,) = seen.extra
+        assert first.at.unix == ON_GRID + 1
+        assert len(first.samples) == 1
+        await clock.advance(4)
+        assert seen.points() == [5.0]
+        assert not seen.grid[0].missed
+
+
+async def test_a_start_right_before_a_point_waits_for_it() -> None:
+    clock = FakeClock(unix=ON_GRID + 4.7)
+    async with ticking(clock, [Quick(clock)]) as seen:
+        await clock.advance(1)
+        assert seen.extra == []
+        assert seen.points() == [5.0]
 
 
 async def test_a_source_that_wakes_gives_an_extra_step_between_two_points() -> None:
@@ -214,10 +235,10 @@ async def test_a_source_that_wakes_gives_an_extra_step_between_two_points() -> N
         await clock.advance(5.7)
         restless.wakes.set()
         await settle()
-        (extra,) = seen.extra
+        _, extra = seen.extra
         assert [sample.source for sample in extra.samples] == [Source.CGROUP]
         assert extra.at.unix == pytest.approx(ON_GRID + 5.7)
-        assert quick.asked == 1
+        assert quick.asked == 2
         await clock.advance(5)
         assert seen.points() == [5.0, 10.0]
 

@@ -133,26 +133,36 @@ class Counters:
 
 def subtract(now: Histogram, before: Histogram | None) -> Histogram:
     """The observations between two readings; from zero where the bounds changed or fell."""
-    if before is None or now.count < before.count:
+    if before is None or now.count < before.count or len(now.buckets) != len(before.buckets):
         return now
-    earlier = dict(before.buckets)
-    if earlier.keys() != dict(now.buckets).keys():
+    # Hundreds of buckets a tick: one plain loop, in which bounds that differ leave a bucket out.
+    buckets = [
+        (bound, n - m if n > m else 0.0)
+        for (bound, n), (earlier, m) in zip(now.buckets, before.buckets, strict=True)
+        if bound == earlier
+    ]
+    if len(buckets) != len(now.buckets):
         return now
     return Histogram(
-        buckets=tuple((bound, max(0.0, n - earlier[bound])) for bound, n in now.buckets),
+        buckets=tuple(buckets),
         count=now.count - before.count,
         total=max(0.0, now.total - before.total),
     )
 
 
 def add(first: Histogram | None, second: Histogram) -> Histogram:
-    """The observations of two spans of time together."""
-    if first is None or [b for b, _ in first.buckets] != [b for b, _ in second.buckets]:
+    """The observations of two spans of time together; the second's where the bounds changed."""
+    if first is None or len(first.buckets) != len(second.buckets):
+        return second
+    buckets = [
+        (bound, n + m)
+        for (bound, n), (other, m) in zip(first.buckets, second.buckets, strict=True)
+        if bound == other
+    ]
+    if len(buckets) != len(second.buckets):
         return second
     return Histogram(
-        buckets=tuple(
-            (bound, n + m) for (bound, n), (_, m) in zip(first.buckets, second.buckets, strict=True)
-        ),
+        buckets=tuple(buckets),
         count=first.count + second.count,
         total=first.total + second.total,
     )

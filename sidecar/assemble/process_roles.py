@@ -23,6 +23,8 @@ PARTIES = (
 )
 """Beginnings of names, the first that fits decides. ``vllm`` is the command itself; ``vllm-rs`` the
 front end in Rust of 0.32."""
+ANY = ("VLLM::", "vllm")
+"""Beginnings of all of these: what bears another name needs no second look."""
 MAIN_COMM = "vllm"
 """The first process of a server. Other API servers are its children, and may be younger than its
 engines."""
@@ -31,6 +33,8 @@ ENGINES = frozenset({Party.ENGINE, Party.WORKER})
 
 def party_of(comm: str) -> Party:
     """What a process of this name is to the server."""
+    if not comm.startswith(ANY):
+        return Party.OTHER
     return next((party for prefix, party in PARTIES if comm.startswith(prefix)), Party.OTHER)
 
 

@@ -11,6 +11,7 @@ from sidecar.assemble.incident import Incidents
 from sidecar.assemble.known_limits import KnownLimits
 from sidecar.assemble.life import GONE, SETTLE_S, Life
 from sidecar.assemble.log_events import LogEvents
+from sidecar.assemble.log_positions import LogPositions
 from sidecar.assemble.pod import Pod
 from sidecar.assemble.progress import Progress, has_work
 from sidecar.assemble.survival import Survival
@@ -76,7 +77,7 @@ class Server:
         }
         self.log = LogStatus()
         self.past: tuple[LogEvent, ...] = ()
-        self.positions: Mapping[str, Position] = {}
+        self.log_positions = LogPositions()
         self.kernel_position: Position = {}
         self.version: str | None = None
         self.metrics: MetricsReading | None = None
@@ -241,7 +242,7 @@ class Server:
         """Lines arrived in vLLM's log."""
         self.life.log_is_read = True
         self.log = add_log(self.log, reading)
-        self.positions = reading.positions or self.positions
+        self.log_positions.see(reading)
         self.past = reading.past or self.past
         self.limits.see_past(reading.past)
         for event in reading.events:

@@ -1,7 +1,7 @@
 """The window that is open: samples and evidence go in, a frozen ``Window`` comes out at its end."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 
 from sidecar.assemble.counters import COUNTERS, Rise, add
@@ -179,6 +179,18 @@ class OpenWindow:
         """Add one piece of evidence."""
         if len(self.evidence) < MAX_EVIDENCE:
             self.evidence.append(evidence)
+
+    def sights(self) -> Hashable:
+        """All that decides which causes could be seen so far: it changes a few times in a window."""
+        return (
+            self.start,
+            self.last_usable is not None,
+            len(self.found),
+            self.idle_v0,
+            frozenset(self.readings),
+            self.kills_unseen,
+            self.records_useless,
+        )
 
     @property
     def speaks_of_failures(self) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from sidecar import app
 from sidecar.clock import Clock, ClockLike
 from sidecar.commands.run import run_until_signal
-from sidecar.config import Settings, load
+from sidecar.config import DEFAULTS, Settings, load
 from sidecar.errors import ConfigError
 from sidecar.model.vocabulary import Source, Verdict
 from sidecar.pipeline import Step
@@ -103,7 +103,7 @@ async def play(
 def settle(stand_in: StandIn, listen: str) -> Settings:
     """The daemon's settings: defaults, whatever the environment says, that point at the stand-in."""
     has = stand_in.sources
-    defaults = {name: field.default for name, field in Settings.model_fields.items()}
+    defaults = dict(DEFAULTS)
     return load(
         {
             **defaults,

@@ -13,7 +13,7 @@ from sidecar.clock import Clock
 from sidecar.commands.envelope_progress import Progress
 from sidecar.commands.exit_codes import DONE, NEGATIVE
 from sidecar.commands.run import run_until_signal
-from sidecar.config import Settings, load, refuse_unknown
+from sidecar.config import DEFAULTS, Settings, load, refuse_unknown
 from sidecar.envelope.plan import Plan
 from sidecar.envelope.report import acceptance_table, say_knee, say_safe, say_verdict
 from sidecar.envelope_drive import Drive, Driven, list_programs
@@ -67,7 +67,7 @@ def settings_of(plan: Plan) -> Settings:
         ConfigError: one is unknown, cannot be honoured, or is not the plan's to set.
     """
     for name in plan.sidecar:
-        refuse_unknown(name, Settings.model_fields, f"plan: sidecar.{name}")
+        refuse_unknown(name, DEFAULTS, f"plan: sidecar.{name}")
         if name in OURS:
             raise ConfigError(f"plan: sidecar.{name}: a run sets it itself")
     return load({**plan.sidecar, "listen": "127.0.0.1:0", "state_dir": None})

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sidecar.catalog import exported, series_budget
+from sidecar.catalog import exported
 from sidecar.catalog import vllm_metrics as roles
 from sidecar.model.budget import Budget
 from sidecar.model.readings import Gpu, Histogram
@@ -25,6 +25,7 @@ class Scene:
 
     report: Report
     evidence_keys: tuple[EvidenceKey, ...]
+    evidence_labels: tuple[tuple[str, ...], ...]
     engines: Mapping[str, EngineWindow]
     engines_folded: int
     gpus: tuple[Gpu, ...]
@@ -88,12 +89,20 @@ def choose_engines(
     return shown, len(rest)
 
 
-def set_scene(report: Report, evidence_keys: tuple[EvidenceKey, ...], max_engines: int) -> Scene:
-    """The report with engines and GPUs cut to what the series budget allows."""
+def set_scene(
+    report: Report,
+    evidence_keys: tuple[EvidenceKey, ...],
+    limit: int,
+    *,
+    labels: tuple[tuple[str, ...], ...],
+) -> Scene:
+    """The report with engines, at most ``limit``, and GPUs cut to what the series budget allows.
+
+    ``labels``: of the ``evidence_keys``, in their order.
+    """
     last = report.last_window
     window = None if last is None else last.window
     budgets = {} if last is None else last.budgets
-    limit = series_budget.limit_engines(evidence_keys, max_engines)
     engines, folded = choose_engines({} if window is None else window.engines, limit)
     watched = () if report.nvml is None else report.nvml.gpus
     by_index = {gpu.index: gpu for gpu in watched}
@@ -101,6 +110,7 @@ def set_scene(report: Report, evidence_keys: tuple[EvidenceKey, ...], max_engine
     return Scene(
         report=report,
         evidence_keys=evidence_keys,
+        evidence_labels=labels,
         engines=engines,
         engines_folded=folded,
         gpus=tuple(gpus[: exported.GPU_LIMIT]),

@@ -1,30 +1,34 @@
 """A report as an exposition: rows for every family of the table, rendered once per encoding."""
 
 import gzip
-import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib.metadata import PackageNotFoundError, version
+from operator import is_
 
 from prometheus_client import ProcessCollector
 from prometheus_client.core import Metric
 from prometheus_client.exposition import generate_latest as render_text
 from prometheus_client.openmetrics.exposition import generate_latest as render_openmetrics
 
-from sidecar.catalog import exported
+from sidecar.catalog import exported, series_budget
 from sidecar.catalog import vllm_metrics as roles
-from sidecar.catalog.family import Family, FamilyType
+from sidecar.catalog.family import Family
 from sidecar.catalog.source_faults import SHOWN_AS, SOURCE_FAULTS
 from sidecar.derive import latency
 from sidecar.export import budget_rows, envelope_rows, host_rows
 from sidecar.export.bounded import Row, Rows, Scene, set_scene
+from sidecar.export.build import build_rows
+from sidecar.export.render import Renderer
 from sidecar.export.values import finite
 from sidecar.model.report import EvidenceKey, Report, SourceStatus
 from sidecar.model.vocabulary import Fault, Source
+from sidecar.model.window import Window
 from sidecar.telling.plain import plain_text
 
-GZIP_LEVEL = 5
+GZIP_LEVEL = 1
+"""A fifth more bytes than at 5, for half of the time."""
+Tables = Sequence[tuple[Family, Sequence[Row]]]
 PROCESS_NAMES = frozenset(name.removesuffix("_total") for name in exported.PROCESS_FAMILIES)
 
 
@@ -60,9 +64,15 @@ def windows_rows(scene: Scene) -> Iterable[Row]:
 
 def evidence_rows(scene: Scene) -> Iterable[Row]:
     """Every key of the closed set, from 0."""
-    for key in scene.evidence_keys:
-        amount = finite(scene.report.evidence_total.get(key))
-        yield (key.cause.value, key.source.value, key.signal), max(0.0, amount or 0.0)
+    totals = scene.report.evidence_total
+    # The totals are mostly kept in the order of the closed set: then no key need be looked up.
+    is_ordered = len(totals) == len(scene.evidence_keys) and all(
+        map(is_, totals, scene.evidence_keys)
+    )
+    amounts = totals.values() if is_ordered else map(totals.get, scene.evidence_keys)
+    for labels, total in zip(scene.evidence_labels, amounts, strict=True):
+        amount = finite(total)
+        yield labels, max(0.0, amount or 0.0)
 
 
 def last_evidence_rows(scene: Scene) -> Iterable[Row]:
@@ -129,19 +139,6 @@ def info_rows(scene: Scene) -> Iterable[Row]:
     info = scene.report.info
     values = tuple(plain_text(info.get(name, "")) for name in exported.INFO_LABELS)
     return [(values, 1.0)] if any(values) else []
-
-
-def read_version() -> str:
-    """The installed version of this program; ``unknown`` in a tree that is not installed."""
-    try:
-        return version("vllm-sidecar")
-    except PackageNotFoundError:
-        return "unknown"
-
-
-def build_rows(_scene: Scene) -> Iterable[Row]:
-    """This program and its interpreter."""
-    return [((read_version(), platform.python_version()), 1.0)]
 
 
 def duration_rows(scene: Scene) -> Iterable[Row]:
@@ -266,33 +263,8 @@ ROWS: tuple[tuple[Family, Rows], ...] = (
 )
 
 
-def build_metric(family: Family, rows: Iterable[Row]) -> Metric:
-    """The family with its rows; a row without a finite value is left out."""
-    metric = Metric(family.base_name, family.help, family.type.value, family.unit)
-    sample = family.base_name if family.type is FamilyType.SUMMARY else family.name
-    for values, value in rows:
-        known = finite(value)
-        if known is not None:
-            labels = dict(zip(family.label_names, values, strict=True))
-            metric.add_sample(sample, {name: text for name, text in labels.items() if text}, known)
-    return metric
-
-
-@dataclass(frozen=True, slots=True)
-class Families:
-    """Families that are ready to be rendered: what the library calls a collector."""
-
-    metrics: tuple[Metric, ...]
-
-    def collect(self) -> Iterable[Metric]:
-        """The families in the table's order."""
-        return self.metrics
-
-
-def build_families(scene: Scene) -> tuple[Metric, ...]:
-    """Every family of the table that has a value in this scene."""
-    built = (build_metric(family, rows(scene)) for family, rows in ROWS)
-    return tuple(metric for metric in built if metric.samples)
+OF_WINDOW = frozenset({outcome_rows, latency_rows, throughput_rows})
+"""What depends on the last window alone, and is worked out once for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,10 +289,21 @@ class Exposition:
         proc_root: str = "/proc",
     ) -> None:
         self.evidence_keys = tuple(evidence_keys)
+        self.evidence_labels = tuple(
+            (key.cause.value, key.source.value, key.signal) for key in evidence_keys
+        )
         self.max_engines = max_engines
+        self.limits: dict[int, int] = {}
         self.process = ProcessCollector(registry=None, proc=proc_root)
+        self.renderers = {
+            Format.TEXT: Renderer(render_text),
+            Format.OPENMETRICS: Renderer(render_openmetrics, end="# EOF\n"),
+        }
         self.report: Report | None = None
-        self.families = Families(())
+        self.window: Window | None = None
+        self.of_window: Mapping[Rows, Sequence[Row]] = dict.fromkeys(OF_WINDOW, ())
+        self.tables: Tables = ()
+        self.own: tuple[Metric, ...] = ()
         self.payloads: dict[tuple[Format, bool], Payload] = {}
 
     def own_process(self) -> tuple[Metric, ...]:
@@ -328,11 +311,28 @@ class Exposition:
         return tuple(m for m in self.process.collect() if m.name in PROCESS_NAMES)
 
     def adopt(self, report: Report) -> None:
-        """Build the families of a report that has not been shown yet."""
-        scene = set_scene(report, self.evidence_keys, self.max_engines)
-        self.families = Families((*build_families(scene), *self.own_process()))
+        """Work out the rows of a report that has not been shown yet."""
+        scene = set_scene(
+            report, self.evidence_keys, self.limit_engines(), labels=self.evidence_labels
+        )
+        if self.window is not scene.window:
+            self.window = scene.window
+            self.of_window = {rows: tuple(rows(scene)) for rows in OF_WINDOW}
+        known = self.of_window
+        self.tables = tuple(
+            (family, known[rows] if rows in known else tuple(rows(scene))) for family, rows in ROWS
+        )
+        self.own = self.own_process()
         self.payloads = {}
         self.report = report
+
+    def limit_engines(self) -> int:
+        """How many engines are shown apart; worked out once for each setting."""
+        limit = self.limits.get(self.max_engines)
+        if limit is None:
+            limit = series_budget.limit_engines(self.evidence_keys, self.max_engines)
+            self.limits = {self.max_engines: limit}
+        return limit
 
     def payload(self, report: Report, form: Format, *, compressed: bool) -> Payload:
         """The report in one form; rendered at the first call, remembered until the next report."""
@@ -344,9 +344,8 @@ class Exposition:
         return self.payloads[key]
 
     def render(self, form: Format, *, compressed: bool) -> Payload:
-        """The adopted families as bytes."""
-        render = render_openmetrics if form is Format.OPENMETRICS else render_text
-        body = render(self.families)
+        """The adopted rows as bytes."""
+        body = self.renderers[form].render(self.tables, self.own)
         headers = {"Content-Type": form.value, "Vary": "Accept, Accept-Encoding"}
         if compressed:
             body = gzip.compress(body, GZIP_LEVEL, mtime=0)

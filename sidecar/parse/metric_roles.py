@@ -8,17 +8,14 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 
 from sidecar.catalog import vllm_metrics as names
 from sidecar.catalog.vllm_metrics import NAMINGS, ROLES, Shape
 from sidecar.model.readings import EngineReading, Histogram, MetricsReading
-from sidecar.parse.exposition import SampleReader
 
 OTHER = "other"
-MOST_ENGINES = 256
-"""Engines that are kept apart while reading; how many are shown is the exporter's matter."""
 ENGINE_NAME = re.compile(r"[0-9A-Za-z_.-]{1,32}")
 CORE = frozenset(
     {names.RUNNING, names.WAITING, names.KV_USAGE, names.PREEMPTIONS, names.GENERATION_TOKENS}
@@ -365,46 +362,6 @@ def draft_engines(
             continue
         drafts.setdefault(engine, EngineDraft()).add(one, one.role, place)
     return {engine: drafts[engine].finish() for engine in sorted(drafts)}
-
-
-class ExpositionReader:
-    """Reads one server's expositions into canonical roles.
-
-    At most ``max_engines`` engines are kept apart, those that came first; the others are folded into
-    ``other``. An engine that was shown stays shown, or its counters would seem to jump.
-    """
-
-    def __init__(self, *, max_engines: int = MOST_ENGINES) -> None:
-        self.max_engines = max_engines
-        self.samples = SampleReader(name_series)
-        self.layout = Layout(series=[])
-        self.layouts = 0
-        self.shown: list[str] = []
-
-    def read(self, body: bytes, content_type: str) -> MetricsReading:
-        """Read one exposition.
-
-        Raises:
-            ValueError: it is not UTF-8, cut short, or no exposition.
-        """
-        seen = list(self.samples.read(body, content_type))
-        series = [one for one, number in seen if is_measured(number)]
-        if series != self.layout.series:
-            self.layout = lay_out(series, self.show_engines)
-            self.layouts += 1
-        reading = self.layout.reading([number for _, number in seen if is_measured(number)])
-        return replace(reading, layout=self.layouts)
-
-    def show_engines(self, labels: set[str]) -> Sequence[str]:
-        """The engines that are kept apart: those before, and new ones while there is room."""
-        new = sorted(labels - set(self.shown), key=lambda text: (len(text), text))
-        self.shown.extend(new[: max(0, self.max_engines - len(self.shown))])
-        return sorted(self.shown, key=lambda text: (len(text), text))
-
-
-def is_measured(value: float) -> bool:
-    """NaN, infinities and negative numbers are no measurement of any role we read."""
-    return 0 <= value < math.inf
 
 
 def engine_of(series: Series) -> str:

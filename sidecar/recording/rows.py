@@ -16,8 +16,8 @@ from sidecar.model.readings import (
 )
 from sidecar.model.samples import Instant, Sample
 from sidecar.model.vocabulary import Fault, Party, Source
+from sidecar.parse.exposition_reader import ExpositionReader
 from sidecar.parse.kernel_line import KernelFold
-from sidecar.parse.metric_roles import ExpositionReader
 from sidecar.parse.recorded_cgroup import read_cgroup_row
 from sidecar.parse.recorded_limits import read_limits_row
 from sidecar.parse.version import is_version

@@ -30,7 +30,7 @@ from sidecar.sources.cgroup_places.parent import Observer
 from sidecar.sources.cgroup_places.shared_cgroup import Shared
 from sidecar.sources.cgroup_places.watch import PAUSES_S, V1_PAUSES_S, Alarm, KillCount
 from sidecar.sources.wakeup import Wakeup
-from sidecar.thread import CallThread
+from sidecar.thread import CallThread, Crew
 
 _BOOT_CHARACTERS: Final = 64
 
@@ -77,7 +77,7 @@ class _Reader:
         if self.boot is None:
             text = optional_text(self.proc / "sys/kernel/random/boot_id") or ""
             self.boot = text.strip()[:_BOOT_CHARACTERS] or None
-        meminfo = optional_text(self.proc / "meminfo") or ""
+        meminfo = optional_text(f"{self.proc}/meminfo") or ""
         if self.counts_below is None:
             self.counts_below = counts_below(mount_lines(self.proc))
         if witness is not None and not self.counts_below:
@@ -116,6 +116,7 @@ class CgroupSource:
         proc_root: Path = PROC,
         cgroup_root: Path = CGROUP,
         tap: Tap | None = None,
+        crew: Crew | None = None,
     ) -> None:
         self._clock = clock
         self._limit_s = limit_s
@@ -124,7 +125,7 @@ class CgroupSource:
         wanted = Wanted(given=None if path is None else str(path), here=here)
         shared = Shared(proc_root, cgroup_root)
         self._reader = _Reader(Finder(wanted, proc_root, cgroup_root, shared), proc_root)
-        self._thread = CallThread("cgroup")
+        self._thread = CallThread("cgroup", crew)
         self._wakeup = Wakeup()
         self._alarm = Alarm()
         self._notices = 0

@@ -10,7 +10,7 @@ from sidecar.model.readings import Gpu, GpuProcess, NvmlReading
 from sidecar.model.samples import Sample
 from sidecar.model.vocabulary import Fault, Source
 from sidecar.sources.base import Tap, sample_of
-from sidecar.thread import CallThread
+from sidecar.thread import CallThread, Crew
 
 T = TypeVar("T")
 
@@ -76,11 +76,12 @@ class NvmlSource:
         limit_s: float,
         indexes: tuple[int, ...] | None = None,
         tap: Tap | None = None,
+        crew: Crew | None = None,
     ) -> None:
         self._clock = clock
         self._limit_s = limit_s
         self._driver = _Driver(indexes)
-        self._thread = CallThread("nvml")
+        self._thread = CallThread("nvml", crew)
         self._tap = tap
 
     async def open(self) -> None:

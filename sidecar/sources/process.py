@@ -15,7 +15,7 @@ from sidecar.model.vocabulary import Fault, Party, Source
 from sidecar.parse.launch_arguments import limits_of_argv
 from sidecar.parse.recorded_limits import limits_row
 from sidecar.sources.base import Tap, sample_of
-from sidecar.thread import CallThread
+from sidecar.thread import CallThread, Crew
 
 PROC: Final = Path("/proc")
 _LISTEN: Final = "0A"
@@ -27,6 +27,7 @@ _RETRY_SCANS: Final = 12
 _ALL_EVERY: Final = 5
 """Every so many looks all processes of the host are read, of which there may be thousands."""
 _PARENTS_MOST: Final = 4
+_STAT_BYTES: Final = 4096
 _STATUS_BYTES: Final = 16 * 1024
 _ARGUMENT_BYTES: Final = 64 * 1024
 _PINNED_EVERY: Final = 12
@@ -65,11 +66,12 @@ class ProcessSource:
         port: int | None = None,
         proc_root: Path = PROC,
         tap: Tap | None = None,
+        crew: Crew | None = None,
     ) -> None:
         self._clock = clock
         self._limit_s = limit_s
         self._tree = _Tree(proc_root, pid, port)
-        self._thread = CallThread("process")
+        self._thread = CallThread("process", crew)
         self._tap = tap
         self._pids: tuple[int, ...] = ()
 
@@ -347,14 +349,26 @@ def _table(proc_root: Path, names: Iterable[str]) -> Iterator[_Stat]:
         if not name.isdigit():
             continue
         try:
-            with open(f"{proc_root}/{name}/stat", "rb") as file:  # noqa: PTH123  (thousands of them)
-                text = file.read().decode("utf-8", "replace")
+            text = _read(f"{proc_root}/{name}/stat").decode("utf-8", "replace")
         except OSError:
             # It ended between the listing and the reading, or is hidden from us.
             continue
         stat = _stat(text)
         if stat is not None:
             yield stat
+
+
+def _read(path: str) -> bytes:
+    """A small file of the kernel, which gives it in one piece; by few calls, for there are thousands.
+
+    Raises:
+        OSError: it is not there, or not to be read.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, _STAT_BYTES)
+    finally:
+        os.close(descriptor)
 
 
 def _stat(text: str) -> _Stat | None:

@@ -12,7 +12,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from sidecar.model.vocabulary import Fault
-from sidecar.thread import CallThread
+from sidecar.thread import CallThread, Crew
 
 HTTP_OK = 200
 KEEP_S = 4.0
@@ -78,6 +78,7 @@ class Target:
         accept: str = "*/*",
         token_file: Path | None = None,
         ca_file: Path | None = None,
+        crew: Crew | None = None,
     ) -> None:
         self._url = url
         self._limit_s = limit_s
@@ -85,8 +86,8 @@ class Target:
         self._accept = accept
         self._token = None if token_file is None else _TokenFile(token_file)
         self._ca_file = ca_file
-        self._files = CallThread("target-files")
-        self._names = CallThread("target-names")
+        self._files = CallThread("target-files", crew)
+        self._names = CallThread("target-names", crew)
         self._session: aiohttp.ClientSession | None = None
         self._is_closed = False
 

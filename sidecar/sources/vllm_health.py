@@ -15,6 +15,7 @@ from sidecar.parse.server_config import parse_models, parse_server_info
 from sidecar.parse.version import parse_version
 from sidecar.sources.base import Tap, sample_of
 from sidecar.sources.target import HTTP_OK, Target
+from sidecar.thread import Crew
 
 VERSION_CAP: Final = 4096
 CONFIG_CAP: Final = 1024 * 1024
@@ -64,10 +65,16 @@ class VllmHealthSource:
         token_file: Path | None = None,
         ca_file: Path | None = None,
         tap: Tap | None = None,
+        crew: Crew | None = None,
     ) -> None:
         def target(url: str, body_cap: int) -> Target:
             return Target(
-                url, limit_s=limit_s, body_cap=body_cap, token_file=token_file, ca_file=ca_file
+                url,
+                limit_s=limit_s,
+                body_cap=body_cap,
+                token_file=token_file,
+                ca_file=ca_file,
+                crew=crew,
             )
 
         def question(url: str | None, body_cap: int) -> _Question:

@@ -10,7 +10,7 @@ from sidecar.assemble.known_limits import LAG_S, KnownLimits, limits_of_config
 from sidecar.model.limits import Known, Limit, Origin
 from sidecar.model.readings import LogEvent, MetricsReading
 from sidecar.model.samples import Instant
-from sidecar.parse.metric_roles import ExpositionReader
+from sidecar.parse.exposition_reader import ExpositionReader
 
 EXPOSITIONS = Path(__file__).parents[1] / "data/expositions"
 CONFIG = {"kv_cache_size_tokens": "4128", "kv_cache_max_concurrency": "2.015625"}

@@ -16,7 +16,7 @@ from sidecar.catalog.signals import EVIDENCE
 from sidecar.classify.policy import Policy
 from sidecar.commands import demo
 from sidecar.export.metrics import Exposition, Format
-from sidecar.parse.metric_roles import ExpositionReader
+from sidecar.parse.exposition_reader import ExpositionReader
 from sidecar.pipeline import Pipeline
 from sidecar.recording.folder import Recording
 from sidecar.recording.gridded_ticks import read_ticks

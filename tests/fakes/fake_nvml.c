@@ -6,7 +6,7 @@
  *   fail.FUNCTION CODE   return this nvmlReturn_t
  *   hang_ms.FUNCTION N   wait first
  * -DDRIVER=N leaves out what drivers before release N lack: 510 brought v3 of the lists and v2 of the
- * memory, 460 v2 of the lists.
+ * memory, 460 v2 of the lists. -DSTEADY reads the file once: then a call costs next to nothing.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -31,10 +31,27 @@ static struct gpu gpus[MOST];
 static struct gpu instances[MOST][INSTANCES];
 static int users;
 
-static int text(const char *key, char *out, size_t size)
+static FILE *state_file(void)
 {
     const char *path = getenv("FAKE_NVML_STATE");
-    FILE *state = path ? fopen(path, "r") : NULL;
+    FILE *file;
+#ifdef STEADY
+    static char kept[8192];
+    static size_t size;
+    if (size == 0 && path && (file = fopen(path, "r"))) {
+        size = fread(kept, 1, sizeof kept, file);
+        fclose(file);
+    }
+    file = size ? fmemopen(kept, size, "r") : NULL;
+#else
+    file = path ? fopen(path, "r") : NULL;
+#endif
+    return file;
+}
+
+static int text(const char *key, char *out, size_t size)
+{
+    FILE *state = state_file();
     char line[1024];
     int found = 0;
     while (state && fgets(line, sizeof line, state)) {
@@ -75,7 +92,9 @@ static int begin(const char *function)
 {
     char key[128];
     snprintf(key, sizeof key, "hang_ms.%s", function);
-    usleep((useconds_t)(number(key, 0) * 1000));
+    long long hang_ms = number(key, 0);
+    if (hang_ms)
+        usleep((useconds_t)(hang_ms * 1000));
     snprintf(key, sizeof key, "fail.%s", function);
     return (int)number(key, OK);
 }

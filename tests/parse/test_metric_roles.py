@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.catalog import vllm_metrics as roles
 from sidecar.model.readings import MetricsReading
-from sidecar.parse.metric_roles import ExpositionReader
+from sidecar.parse.exposition_reader import ExpositionReader
 
 DATA = Path(__file__).parents[1] / "data"
 CLASSIC = "text/plain; version=0.0.4; charset=utf-8"
@@ -266,4 +266,4 @@ def test_long_labels_are_forgotten_before_they_fill_the_memory() -> None:
     for n in range(300):
         label = f"{n}" + "x" * 50_000
         reader.read(f'a{{b="{label}"}} 1\n'.encode(), CLASSIC)
-    assert sum(map(len, reader.samples.known)) < 9_000_000
+    assert sum(map(len, reader.scrapes.samples.known)) < 9_000_000

@@ -6,7 +6,7 @@ import pytest
 
 from sidecar.catalog import vllm_metrics as roles
 from sidecar.model.readings import MetricsReading
-from sidecar.parse.metric_roles import ExpositionReader
+from sidecar.parse.exposition_reader import ExpositionReader
 
 DATA = Path(__file__).parents[1] / "data" / "expositions"
 CLASSIC = "text/plain; version=0.0.4; charset=utf-8"

@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 import subprocess
+import threading
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from sidecar.clock import Clock
 from sidecar.model.readings import MetricsReading
 from sidecar.model.samples import Instant
 from sidecar.model.vocabulary import Fault, Source
-from sidecar.sources.vllm_metrics import BODY_CAP, VllmMetricsSource
+from sidecar.sources.vllm_metrics import AT_ONCE, BODY_CAP, VllmMetricsSource
 from tests.fakes.patience import until
 from tests.fakes.vllm_server import FakeVllm, fake_vllm
 
@@ -158,7 +159,10 @@ async def test_a_name_that_no_host_can_have_is_absent(url: str) -> None:
     await source.close()
 
 
-async def test_a_reader_that_is_slow_does_not_stop_the_loop(server: FakeVllm) -> None:
+async def test_a_large_body_that_takes_long_to_read_does_not_stop_the_loop(
+    server: FakeVllm,
+) -> None:
+    server.behaviour.body = BODY * (AT_ONCE // len(BODY) + 1)
     release = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -265,3 +269,19 @@ async def test_an_authority_that_cannot_be_read_is_a_fault(tmp_path: Path) -> No
         )
         assert (await source.sample()).fault is fault
         await source.close()
+
+
+async def test_a_body_of_the_common_size_is_read_where_it_arrives(server: FakeVllm) -> None:
+    threads = set()
+
+    def note(body: bytes, content_type: str) -> MetricsReading:
+        threads.add(threading.get_ident())
+        return count(body, content_type)
+
+    source = VllmMetricsSource(Clock(), server.url("/metrics"), note, limit_s=10.0)
+    assert (await source.sample()).fault is None
+    assert threads == {threading.get_ident()}
+    server.behaviour.body = BODY * (AT_ONCE // len(BODY) + 1)
+    assert (await source.sample()).fault is None
+    assert len(threads) == 2
+    await source.close()

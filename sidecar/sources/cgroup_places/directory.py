@@ -52,9 +52,10 @@ def look_at(directory: Directory) -> Look | Fault:
         return Fault.IO_ERROR
     files: dict[str, str] = {}
     denied = False
+    place = str(directory.path)
     for name in V1_FILES if directory.version == 1 else V2_FILES:
         try:
-            files[name] = text_of(directory.path / name)
+            files[name] = text_of(f"{place}/{name}")
         except PermissionError:
             denied = True
         except OSError:
@@ -73,7 +74,7 @@ def look_at(directory: Directory) -> Look | Fault:
     )
 
 
-def text_of(path: Path) -> str:
+def text_of(path: Path | str) -> str:
     """A small file of the kernel.
 
     Raises:
@@ -86,7 +87,7 @@ def text_of(path: Path) -> str:
         os.close(descriptor)
 
 
-def optional_text(path: Path) -> str | None:
+def optional_text(path: Path | str) -> str | None:
     """A small file of the kernel; None if it cannot be read."""
     try:
         return text_of(path)

@@ -8,7 +8,7 @@ from typing import Final
 from sidecar.model.vocabulary import Fault, Way
 from sidecar.parse.container_id import container_id, given_id
 from sidecar.sources.cgroup_places.attempt import FAULTS, Attempt, shown
-from sidecar.sources.cgroup_places.directory import Directory
+from sidecar.sources.cgroup_places.directory import Directory, text_of
 from sidecar.sources.cgroup_places.mounts import (
     CGROUP,
     Member,
@@ -19,7 +19,6 @@ from sidecar.sources.cgroup_places.mounts import (
     memory_version,
     mount_lines,
     mounts_of,
-    read_text,
 )
 from sidecar.sources.cgroup_places.search import Search
 from sidecar.sources.cgroup_places.shared_cgroup import Shared
@@ -65,7 +64,7 @@ class Finder:
         if pid is None:
             return self._without_process()
         try:
-            text = read_text(self.proc / str(pid) / "cgroup")
+            text = text_of(f"{self.proc}/{pid}/cgroup")
         except PermissionError:
             return self._failed({Way.PID: Attempt.DENIED})
         except OSError:

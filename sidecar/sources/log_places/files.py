@@ -72,6 +72,7 @@ class FilesPlace:
         self._wakeup = Wakeup()
         self._behind = False
         self._closed = False
+        self._looked_at = float("-inf")
 
     async def open(self) -> None:
         """Go to where reading begins; what is there to be read waits for ``read``."""
@@ -106,13 +107,15 @@ class FilesPlace:
 
     async def wait(self) -> None:
         """Return when a file was written to, and at times to look after rotation."""
-        await self._clock.pause(GAP_S)
-        if self._behind:
-            return
-        if self._wakeup.armed:
-            await either(self._wakeup.wait(), self._clock.pause(WATCHED_POLL_S))
-        else:
-            await self._clock.pause(POLL_S)
+        if not self._behind:
+            if self._wakeup.armed:
+                await either(self._wakeup.wait(), self._clock.pause(WATCHED_POLL_S))
+            else:
+                await self._clock.pause(POLL_S)
+        # Afterwards, and only where the last look was just now: of a quiet log no timer runs for it.
+        left = self._looked_at + GAP_S - self._clock.now().monotonic
+        if left > 0:
+            await self._clock.pause(left)
 
     def position(self) -> FilesPosition | None:
         """The places behind what ``read`` has returned."""
@@ -124,7 +127,7 @@ class FilesPlace:
 
     async def _look(self) -> Fault | None:
         """Look once; why nothing came of it, if it has not returned in time."""
-        now = self._clock.now().monotonic
+        now = self._looked_at = self._clock.now().monotonic
 
         def look() -> None:
             # Kept here and not returned: nobody may wait for it any more, and its lines are read.
