@@ -18,8 +18,9 @@ from sidecar.classify.policy import Policy
 from sidecar.clock import ClockLike
 from sidecar.config import Settings, read_cluster, split_listen
 from sidecar.envelope_file import load_envelope
+from sidecar.export.build import read_version
 from sidecar.export.http import HttpServer, find_web_file
-from sidecar.export.metrics import Exposition, read_version
+from sidecar.export.metrics import Exposition
 from sidecar.export.pages import Views
 from sidecar.history.past import Past
 from sidecar.history_folder import HistoryFolder

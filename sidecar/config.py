@@ -195,7 +195,7 @@ class Settings:
     """Folder in which the state outlives our own restart: how far logs were read, what was counted.
     Default none: counters begin at 0 and logs at their end."""
 
-    history: Seconds = 24 * 3600.0
+    history: float = 24 * 3600.0
     """How long closed windows are kept, for the page and ``/api/windows``: in a few megabytes at most, and
     over our own restart where there is a ``state_dir``."""
 
@@ -258,6 +258,7 @@ READERS: Mapping[str, Callable[[object], object]] = {
     "web_config_file": read_path,
     "log": read_list,
     "state_dir": read_path,
+    "history": read_seconds,
     "cgroup": read_text,
     "pid": read_pid,
     "kernel_log": read_text,

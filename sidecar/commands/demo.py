@@ -18,7 +18,7 @@ from sidecar.telling.figures import iso_time
 from sidecar.telling.sentences import say_found, window_text
 
 SCENARIOS = Path(__file__).parent.parent / "scenarios"
-INTERVAL, WINDOW, HISTORY = "1s", "5s", "24h"
+INTERVAL, WINDOW = "1s", "5s"
 
 
 def list_scenarios() -> dict[str, str]:
@@ -110,7 +110,6 @@ def settle(stand_in: StandIn, listen: str) -> Settings:
             "target": f"http://{HOST}:{stand_in.port}",
             "interval": INTERVAL,
             "window": WINDOW,
-            "history": HISTORY,
             "listen": listen,
             "log": [str(stand_in.log)] if Source.VLLM_LOG in has else [],
             "cgroup": str(stand_in.cgroup) if Source.CGROUP in has else "off",

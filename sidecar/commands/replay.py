@@ -8,7 +8,7 @@ from typing import Literal
 
 from sidecar.classify.policy import Policy
 from sidecar.errors import ConfigError
-from sidecar.export.metrics import read_version
+from sidecar.export.build import read_version
 from sidecar.export.results import encode, window_result
 from sidecar.history.past import Past
 from sidecar.model.report import Report
