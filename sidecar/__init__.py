@@ -2,3 +2,5 @@
 
 Data flows one way: ``sources -> assemble -> classify -> derive -> export``, once per tick.
 """
+
+__version__ = "0.1.0"

@@ -10,15 +10,15 @@ import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from sidecar import __version__
 from sidecar.board import Board
-from sidecar.capture.tape import Tape
 from sidecar.catalog.signals import EVIDENCE
 from sidecar.classify.policy import Policy
 from sidecar.clock import ClockLike
 from sidecar.config import Settings, read_cluster, split_listen
 from sidecar.envelope_file import load_envelope
-from sidecar.export.build import read_version
 from sidecar.export.http import HttpServer, find_web_file
 from sidecar.export.metrics import Exposition
 from sidecar.export.pages import Views
@@ -34,6 +34,9 @@ from sidecar.sources.base import SourceLike
 from sidecar.state_file import StateFile
 from sidecar.ticker import Ticker
 from sidecar.wiring import asked_for, build_sources, is_here
+
+if TYPE_CHECKING:
+    from sidecar.capture.tape import Tape  # nobody else pays for what a recording needs
 
 OPEN_LIMIT_S = 2.0
 CLOSE_LIMIT_S = 0.5
@@ -100,7 +103,7 @@ async def run(
     stop: asyncio.Event,
     *,
     without: frozenset[Source] = frozenset(),
-    tape: Tape | None = None,
+    tape: "Tape | None" = None,
     listening: Callable[[str, int], None] = lambda _host, _port: None,
     observe: Callable[[Step], None] = lambda _step: None,
     complain: Callable[..., None] = lambda _event, **_fields: None,
@@ -122,7 +125,7 @@ async def run(
         settings.window,
         in_cluster=read_cluster().host is not None,
         is_here=is_here(settings),
-        version=read_version(),
+        version=__version__,
         target=settings.target,
         host=socket.gethostname(),
     )

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field, replace
 
 from sidecar.clock import ClockLike
-from sidecar.envelope.live import compare_live
 from sidecar.export.results import encode, window_result
 from sidecar.history.past import Past
 from sidecar.model.envelope import Envelope
@@ -31,8 +30,12 @@ class Board:
 
     def complete(self, step: Step) -> Step:
         """A step with what is known beside the pipeline: the last reload, and the measured envelope."""
-        status = None if self.envelope is None else compare_live(self.envelope, step.report)
-        report = replace(step.report, reload=self.reload, envelope=status)
+        report = replace(step.report, reload=self.reload)
+        if self.envelope is not None:
+            # It brings what compares envelopes, which few need.
+            from sidecar.envelope.live import compare_live  # noqa: PLC0415
+
+            report = replace(report, envelope=compare_live(self.envelope, report))
         return replace(step, report=report)
 
     def post(self, step: Step) -> None:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
+from sidecar import __version__
 from sidecar.commands.envelope_options import add_envelope
 from sidecar.commands.exit_codes import DONE, USAGE
 from sidecar.errors import ConfigError, SidecarError
@@ -308,9 +309,7 @@ def run_command(argv: Sequence[str] | None) -> int:
     try:
         arguments = build_parser().parse_args(argv)
         if arguments.version:
-            from sidecar.export.build import read_version
-
-            sys.stdout.write(f"vllm-sidecar {read_version()}\n")
+            sys.stdout.write(f"vllm-sidecar {__version__}\n")
             return DONE
         if arguments.command is None:
             raise ConfigError(f"a command is needed: {', '.join(COMMANDS)}")

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from sidecar.envelope.artifact import FILE_NAME, MOST_CHARACTERS, decode_envelope
 from sidecar.errors import ConfigError
 from sidecar.model.envelope import Envelope
 from sidecar.model.vocabulary import Fault
@@ -17,6 +16,13 @@ def read_envelope(path: Path) -> Envelope:
     Raises:
         ConfigError: it cannot be read as one.
     """
+    # Few have an envelope: the others should not pay for its reader.
+    from sidecar.envelope.artifact import (  # noqa: PLC0415
+        FILE_NAME,
+        MOST_CHARACTERS,
+        decode_envelope,
+    )
+
     try:
         file = path / FILE_NAME if path.is_dir() else path
         with file.open(encoding="utf-8", errors="replace") as opened:

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from sidecar import __version__
 from sidecar.classify.policy import Policy
 from sidecar.errors import ConfigError
-from sidecar.export.build import read_version
 from sidecar.export.results import encode, window_result
 from sidecar.history.past import Past
 from sidecar.model.report import Report
@@ -122,7 +122,7 @@ def run_replay(
             sys.stdout.write(f"{line}\n" if output == "json" else texts.tell(judgement))
     sys.stdout.write(texts.end())
     if page is not None:
-        write_file(page, report, past, Place(interval_s, window_s, version=read_version()))
+        write_file(page, report, past, Place(interval_s, window_s, version=__version__))
     for name, count in sorted(recording.unreadable.items()):
         sys.stderr.write(f"{name}: {count} rows could not be read and were left out\n")
     return 0

@@ -1,7 +1,7 @@
 """Program: a server that is scraped as vLLM is, under load; one process, which writes a log.
 
-Arguments: how many engines, the log to write, and how many lines a second. Prints its port; ends with
-its standard input.
+Arguments: how many engines, the log to write, how many lines a second, and after how many seconds all
+of its labels are new (0: never). Prints its port; ends with its standard input.
 """
 
 import asyncio
@@ -18,9 +18,10 @@ LINE = b'(APIServer pid=1) INFO:     127.0.0.1:4 - "POST /v1/completions HTTP/1.
 class Connection(asyncio.Protocol):
     """One kept connection, as uvicorn keeps it."""
 
-    def __init__(self, made: MadeExposition, begun: float) -> None:
+    def __init__(self, made: MadeExposition, begun: float, renames_s: float) -> None:
         self.made = made
         self.begun = begun
+        self.renames_s = renames_s
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -31,7 +32,7 @@ class Connection(asyncio.Protocol):
         assert self.transport is not None
         path = data.split(b" ", 2)[1].decode()
         answers: dict[str, Callable[[], bytes]] = {
-            "/metrics": lambda: self.made.scrape(int((time.monotonic() - self.begun) * 10)),
+            "/metrics": self.scrape,
             "/version": lambda: b'{"version":"0.26.0"}',
             "/health": lambda: b"",
         }
@@ -40,12 +41,22 @@ class Connection(asyncio.Protocol):
         head = f"HTTP/1.1 {status}\r\nContent-Type: {TEXT}\r\nContent-Length: {len(body)}\r\n\r\n"
         self.transport.write(head.encode() + body)
 
+    def scrape(self) -> bytes:
+        """The exposition of this moment."""
+        age = time.monotonic() - self.begun
+        body = self.made.scrape(int(age * 10))
+        if not self.renames_s:
+            return body
+        return body.replace(b'model_name="', f'model_name="m{age // self.renames_s:.0f}-'.encode())
+
 
 async def main() -> None:
     """Serve for as long as the caller lives."""
     made, begun = MadeExposition(int(sys.argv[1])), time.monotonic()
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Connection(made, begun), "127.0.0.1", 0)
+    server = await loop.create_server(
+        lambda: Connection(made, begun, float(sys.argv[4])), "127.0.0.1", 0
+    )
     sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
     sys.stdout.flush()
     ended: asyncio.Future[None] = loop.create_future()

@@ -36,11 +36,19 @@ def memory_mb(pid: int) -> float:
 
 
 @contextlib.contextmanager
-def busy_server(engines: int, log: Path) -> Iterator[str]:
+def busy_server(engines: int, log: Path, renames_s: float) -> Iterator[str]:
     """The address of a busy server, which writes a log."""
     log.touch()
     server = subprocess.Popen(
-        [sys.executable, "-m", "tests.benchmarks.busy_vllm", str(engines), str(log), LINES_A_S],
+        [
+            sys.executable,
+            "-m",
+            "tests.benchmarks.busy_vllm",
+            str(engines),
+            str(log),
+            LINES_A_S,
+            str(renames_s),
+        ],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -55,15 +63,18 @@ def busy_server(engines: int, log: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def daemon_beside(engines: int, interval: str) -> Iterator[Daemon]:
-    """The daemon with every source: exposition, health, processes, cgroup, log, kernel log, GPU, state."""
+def daemon_beside(engines: int, interval: str, *, renames_s: float = 0.0) -> Iterator[Daemon]:
+    """The daemon with every source: exposition, health, processes, cgroup, log, kernel log, GPU, state.
+
+    ``renames_s``: after so many seconds each, all labels of the server are new; 0: never.
+    """
     with tempfile.TemporaryDirectory() as place:
         work = Path(place)
         library = nvml.build(work / "nvml", steady=True)
         (work / "gpus").write_text(GPU)
         env = {"LD_LIBRARY_PATH": str(library), "FAKE_NVML_STATE": str(work / "gpus")}
         with (
-            busy_server(engines, work / "log") as target,
+            busy_server(engines, work / "log", renames_s) as target,
             daemon(
                 *("--target", target, "--log", str(work / "log"), "--interval", interval),
                 *("--state-dir", str(work / "state")),
