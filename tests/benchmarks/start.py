@@ -44,7 +44,7 @@ def measure(rounds: int = ROUNDS) -> list[Row]:
     ours, theirs = [], []
     with tempfile.TemporaryDirectory() as place:
         log = Path(place) / "log"
-        with busy_server(1, log) as target:
+        with busy_server(1, log, 0.0) as target:
             start_s(target, log)
             for _ in range(rounds):
                 ours.append(start_s(target, log))
