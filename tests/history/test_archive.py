@@ -189,6 +189,12 @@ def test_what_is_no_json_to_others_is_not_told() -> None:
     assert past.archive.blocks[0].packer is None
 
 
+def test_a_window_beyond_the_calendar_ends_no_run() -> None:
+    past = Past()
+    past.add({**make_result(0), "window": {"start": 1e17, "end": 1e17}}, make_line(0))
+    assert (past.unreadable, len(past.archive.last(10)), len(past.timeline)) == (1, 0, 0)
+
+
 def test_an_endless_number_stops_no_thinning() -> None:
     odd = make_line(0).replace('"partial": false', '"partial": 1e999')
     past = Past()
