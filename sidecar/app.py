@@ -162,7 +162,7 @@ async def run(
 
     exposition = Exposition(EVIDENCE, max_engines=settings.max_engines)
     server = HttpServer(
-        Views(lambda: board.report, board.past.archive.last, board.is_alive, board.page),
+        Views(lambda: board.report, board.past.archive.walk, board.is_alive, board.page),
         exposition,
         web_file=find_web_file(settings.web_config_file, clock, complain),
         complain=complain,

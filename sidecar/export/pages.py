@@ -5,8 +5,9 @@ was asked.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
@@ -33,6 +34,8 @@ HEADERS = {
 }
 PIECE_BYTES = 64 * 1024
 """An answer is sent in such pieces: with TLS all that is sent at once counts as taken."""
+HELD_BYTES = 4 * 1024 * 1024
+"""A longer array is made while it is sent, and its length is not told before."""
 TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"
 HTML = "text/html; charset=utf-8"
@@ -49,7 +52,7 @@ class Views:
     """
 
     report: Callable[[], Report | None]
-    windows: Callable[[int, float | None], Sequence[str]]
+    windows: Callable[[int, float | None], Iterable[str]]
     alive: Callable[[], bool]
     page: Callable[[Span | None], str]
 
@@ -71,14 +74,55 @@ class Pieces(Payload):
             await writer.write(self._value[at : at + PIECE_BYTES])
 
 
+class Stream(Payload):
+    """An array of JSON that is made piece by piece, as the client takes it."""
+
+    def __init__(self, items: Iterator[str]) -> None:
+        super().__init__(items)
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:  # noqa: ARG002
+        """Its text is never there as a whole."""
+        raise TypeError("a stream is no text")
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        """Send it; waits wherever the client is slow."""
+        piece = bytearray(b"[")
+        for number, item in enumerate(self._value):
+            piece += f",{item}".encode() if number else item.encode()
+            if len(piece) >= PIECE_BYTES:
+                await writer.write(bytes(piece))
+                piece.clear()
+        await writer.write(bytes(piece + b"]"))
+
+
+def answer_array(items: Iterable[str]) -> web.Response:
+    """An array of JSON of its items."""
+    rest = iter(items)
+    held: list[str] = []
+    size = 0
+    for item in rest:
+        held.append(item)
+        size += len(item)
+        if size > HELD_BYTES:
+            return answer(200, Stream(chain(held, rest)), JSON)
+    return answer(200, f"[{','.join(held)}]", JSON)
+
+
 def answer(
-    status: int, body: str | bytes, content_type: str = TEXT, headers: Mapping[str, str] = {}
+    status: int,
+    body: str | bytes | Stream,
+    content_type: str = TEXT,
+    headers: Mapping[str, str] = {},
 ) -> web.Response:
     """An answer with the headers that all of them carry."""
-    payload = body.encode() if isinstance(body, str) else body
+    payload: Payload | bytes | str = body
+    if isinstance(payload, str):
+        payload = payload.encode()
+    if isinstance(payload, bytes) and len(payload) > PIECE_BYTES:
+        payload = Pieces(payload)
     return web.Response(
         status=status,
-        body=payload if len(payload) <= PIECE_BYTES else Pieces(payload),
+        body=payload,
         headers={**HEADERS, "Content-Type": content_type, **headers},
     )
 
@@ -172,7 +216,7 @@ class Pages:
         before = read_moment(given)
         if given and before is None:
             return refuse(400, "before must be unix seconds")
-        return answer(200, f"[{','.join(self.views.windows(limit, before))}]", JSON)
+        return answer_array(self.views.windows(limit, before))
 
     def show_report(self, _request: web.BaseRequest) -> web.Response:
         """All that is known now."""

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from sidecar.history.row import SPEAKS_FOR, Row, as_object, read_row
 
@@ -217,17 +218,30 @@ class Archive:
 
     def last(self, limit: int, before: float | None = None) -> Sequence[str]:
         """The last ``limit`` windows that ended before a moment, newest last."""
-        found: list[str] = []
+        return list(self.walk(limit, before))
+
+    def walk(self, limit: int, before: float | None = None) -> Iterator[str]:
+        """The same one by one, as they are now: those of 64 engines have 50 MB, packed a thirtieth."""
+        found: list[tuple[bytes | list[str], int]] = []
         for block in reversed(self.blocks):
-            if len(found) >= limit:
+            if limit <= 0:
                 break
             if before is not None and block.first >= before:
                 continue
-            lines = block.lines()
+            part: bytes | list[str] = bytes(block.packed)
+            count = block.count
             if before is not None and block.last >= before:
-                lines = [line for line, row in read_lines(lines)[0] if row.end < before]
-            found[:0] = lines[-(limit - len(found)) :]
-        return found
+                part = [line for line, row in read_lines(block.lines())[0] if row.end < before]
+                count = len(part)
+            found.append((part, max(0, count - limit)))
+            limit -= count
+        return unpack_parts(found[::-1])
+
+
+def unpack_parts(parts: Sequence[tuple[bytes | list[str], int]]) -> Iterator[str]:
+    """The lines of blocks, each unpacked when its turn comes, without its first few."""
+    for part, left_out in parts:
+        yield from islice(part if isinstance(part, list) else unpack(part), left_out, None)
 
 
 def thin_out(block: Block) -> bool:

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+from urllib.parse import urlsplit
 
 from sidecar.page.budgets import show_budgets
 from sidecar.page.evidence import show_evidence
@@ -90,6 +91,12 @@ def show_top(shown: Shown) -> Markup:
     return element("header", element("p", say_identity(shown)), of, fresh)
 
 
+def say_origin(url: str) -> str:
+    """Whom an address names. What follows, and who asks, may be a secret."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
 def say_identity(shown: Shown) -> str:
     """Which server this is about: with several replicas a person must not restart the wrong one."""
     info, place = shown.report.info, shown.place
@@ -97,7 +104,7 @@ def say_identity(shown: Shown) -> str:
     parts = (
         "vllm-sidecar",
         f"on {place.host}" if place.host else "",
-        f"server {place.target}" if place.target else "",
+        f"server {say_origin(place.target)}" if place.target else "",
         f"model {info['model_name']}" if info.get("model_name") else "",
         f"vLLM {version}" if version else "",
     )

@@ -193,6 +193,17 @@ async def test_a_large_answer_comes_whole_and_its_head_alone_without_it(
         assert "Transfer-Encoding" not in answer.headers
 
 
+async def test_an_array_beyond_megabytes_is_made_while_it_is_sent(
+    ask: Ask, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.windows = [encode(window_result(make_judgement(engines=20)))] * 100
+    monkeypatch.setattr("sidecar.export.pages.HELD_BYTES", 100_000)
+    whole, head = [await ask("/api/windows", method) for method in ("GET", "HEAD")]
+    assert whole.body == f"[{','.join(stage.windows)}]".encode()
+    assert head.body == b""
+    assert "Content-Length" not in whole.headers
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
 async def test_other_methods_are_refused(ask: Ask, method: str) -> None:
     answer = await ask("/metrics", method)

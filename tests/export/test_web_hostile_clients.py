@@ -232,11 +232,31 @@ async def test_a_client_that_does_not_read_is_cut_off(
     assert b" 200 " in await secure.ask()
 
 
+def join_chunks(body: bytes) -> bytes:
+    """What came in chunks; fails where the last one is missing."""
+    joined = bytearray()
+    while True:
+        size, _, body = body.partition(b"\r\n")
+        length = int(size, 16)
+        joined += body[:length]
+        assert body[length : length + 2] == b"\r\n"
+        body = body[length + 2 :]
+        if not length:
+            return bytes(joined)
+
+
 async def test_large_answers_come_whole(secure: Secure) -> None:
     answer = await secure.ask(MUCH)
     head, _, body = answer.partition(b"\r\n\r\n")
-    assert f"Content-Length: {len(body)}".encode() in head
-    assert len(body) > 5_000_000
+    assert b"Transfer-Encoding: chunked" in head
+    told = join_chunks(body)
+    assert len(told) > 5_000_000
+    assert told == f"[{','.join(WINDOWS[-1000:])}]".encode()
+    # A client that knows no chunks reads up to the end of the connection.
+    answer = await secure.ask(MUCH.replace(b"HTTP/1.1", b"HTTP/1.0"))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"Transfer-Encoding" not in head
+    assert body == told
 
 
 async def test_stop_waits_for_no_client(secure: Secure) -> None:

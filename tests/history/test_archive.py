@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import random
+from collections.abc import Iterator
 
 import pytest
 
@@ -188,6 +189,12 @@ def test_what_is_no_json_to_others_is_not_told() -> None:
     assert past.archive.blocks[0].packer is None
 
 
+def test_a_window_beyond_the_calendar_ends_no_run() -> None:
+    past = Past()
+    past.add({**make_result(0), "window": {"start": 1e17, "end": 1e17}}, make_line(0))
+    assert (past.unreadable, len(past.archive.last(10)), len(past.timeline)) == (1, 0, 0)
+
+
 def test_an_endless_number_stops_no_thinning() -> None:
     odd = make_line(0).replace('"partial": false', '"partial": 1e999')
     past = Past()
@@ -207,6 +214,29 @@ def test_where_the_clock_stepped_back_windows_before_a_moment_are_those_alone() 
     restored = Past()
     restored.restore(0, bytes(archive.blocks[0].packed))
     assert list(restored.archive.last(10, moment)) == [make_line(3), make_line(4)]
+
+
+def test_windows_are_unpacked_one_block_after_the_other_and_as_they_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    archive = Archive(DAY_S)
+    fill(archive, 3 * BLOCK_WINDOWS)
+    unpacked: list[int] = []
+
+    def count(packed: bytes) -> Iterator[str]:
+        unpacked.append(len(packed))
+        return unpack(packed)
+
+    monkeypatch.setattr(archives, "unpack", count)
+    told = archive.walk(BLOCK_WINDOWS + 10)
+    assert unpacked == []
+    archive.blocks.clear()
+    first = next(told)
+    assert len(unpacked) == 1
+    lines = [first, *told]
+    assert len(unpacked) == 2
+    newest = 3 * BLOCK_WINDOWS
+    assert lines == [make_line(number) for number in range(newest - BLOCK_WINDOWS - 10, newest)]
 
 
 def test_many_restarts_do_not_make_many_blocks() -> None:

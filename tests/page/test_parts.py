@@ -139,6 +139,22 @@ def test_since_when_it_is_so(
     assert since_when(shown) == since
 
 
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("http://127.0.0.1:8000", "server http://127.0.0.1:8000 ·"),
+        ("https://[::1]:8000/tenant?token=secret#secret", "server https://[::1]:8000 ·"),
+        ("http://me:secret@vllm", "server http://vllm ·"),
+    ],
+)
+def test_of_the_servers_address_no_more_is_told_than_who_it_is(target: str, told: str) -> None:
+    shown = make_shown()
+    text = write_page(replace(shown, place=replace(PLACE, target=target)), HOUR)
+    assert told in read_page(text).text
+    assert "secret" not in text
+    assert "tenant" not in text
+
+
 def test_a_clock_that_was_ahead_tells_no_time_to_come() -> None:
     ahead = [row_at(back - 1000, Verdict.UNKNOWN) for back in (2, 1, 0)]
     rows = [row_at(9, Verdict.STALLED), *ahead, row_at(1, Verdict.UNKNOWN)]
