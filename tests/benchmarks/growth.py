@@ -1,10 +1,11 @@
-"""What grows: cost with ten times the engines, and memory over a day of series that come and go.
+"""What grows: cost with ten times the engines or the past, memory over a day of series that come and go.
 
 ``python -m tests.benchmarks.growth [HOURS]``. The day is virtual: every tick goes through reader,
 pipeline, checkpoint and our own rendering, as fast as it can.
 """
 
 import gc
+import json
 import os
 import re
 import sys
@@ -13,6 +14,9 @@ import tracemalloc
 from statistics import linear_regression, median
 
 from sidecar.export.metrics import Exposition, Format
+from sidecar.export.results import window_result
+from sidecar.history.past import Past
+from sidecar.model.verdict import Judgement
 from tests.benchmarks.row import Row
 from tests.benchmarks.running import memory_mb
 from tests.benchmarks.virtual import EVIDENCE_KEYS, VirtualServer
@@ -23,6 +27,7 @@ SCRAPE_TICKS = 3
 RENAME_TICKS = 60
 """Every so many ticks all models and processes get new names: a server was exchanged."""
 FEW, MANY = 4, 40
+WINDOW_S, WINDOWS = 15.0, 5760
 LEVEL_KB_PER_H = 10.0
 """A slope below it is none: less than a megabyte in four days."""
 
@@ -68,9 +73,32 @@ def churn(hours: float) -> tuple[list[float], list[float], list[float]]:
     return at, held, resident
 
 
+def past_us(windows: int) -> tuple[float, float]:
+    """Microseconds of CPU to keep a window, of so many; and KB that all of them take."""
+    server, past = VirtualServer(1, interval_s=INTERVAL_S), Past()
+    result = window_result(first_window(server))
+    begun = time.process_time()
+    for number in range(windows):
+        span = {"start": WINDOW_S * number, "end": WINDOW_S * (number + 1)}
+        told = {**result, "window": span, "state": f"{number}"}
+        past.add(told, json.dumps(told))
+    taken = time.process_time() - begun
+    kept = past.archive.size + len(past.timeline.packed)
+    return taken / windows * 1e6, kept / 1024
+
+
+def first_window(server: VirtualServer) -> Judgement:
+    """A whole window of a busy server."""
+    closed: tuple[Judgement, ...] = ()
+    while len(closed) == 0 or closed[0].window.partial:
+        closed = server.step(server.body()).closed or closed
+    return closed[0]
+
+
 def measure(hours: float = HOURS) -> list[Row]:
     """The cost of ten times the engines, and two slopes of memory."""
     few, many = tick_ms(FEW), tick_ms(MANY)
+    short, long = past_us(WINDOWS // 10), past_us(WINDOWS)
     at, held, resident = churn(hours)
     slope = linear_regression(at, held).slope
     return [
@@ -83,6 +111,16 @@ def measure(hours: float = HOURS) -> list[Row]:
             ratio=many / few,
             target="<= 11x",
             met=many <= 11 * few,
+        ),
+        Row(
+            what=f"keeping a window, the {WINDOWS:,} of a day in {long[1]:.0f} KB",
+            ours=long[0],
+            unit="us CPU",
+            reference=f"a tenth of them in {short[1]:.0f} KB",
+            theirs=short[0],
+            ratio=long[0] / short[0],
+            target="<= 1.3x",
+            met=long[0] <= 1.3 * short[0],
         ),
         Row(
             what=f"memory over {hours:.0f} h of churn",
