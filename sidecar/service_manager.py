@@ -80,13 +80,14 @@ class ServiceManager:
     def tell_report(self, report: Report) -> None:
         """A report was published: of a tick, or of what came between two."""
         fields = {}
+        # The first report is a sign of life, too, though no tick brought it.
+        lives = report.clock.ticks != self.ticks or not self.ready
         if not self.ready:
             self.ready = True
             fields = {"READY": "1", **self.longer_watchdog()}
-        if report.clock.ticks != self.ticks:
-            self.ticks = report.clock.ticks
-            if self.watchdog_s is not None:
-                fields["WATCHDOG"] = "1"
+        self.ticks = report.clock.ticks
+        if lives and self.watchdog_s is not None:
+            fields["WATCHDOG"] = "1"
         self.report = report
         self.tell(**fields, **self.new_status())
 

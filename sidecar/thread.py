@@ -82,7 +82,8 @@ class Crew:
             shift.enter()
             call.run()
             self._done.append(call)
-            if shift.calls.empty():
+            # What waits may be taken by another thread and stand still there: then nobody else tells.
+            if shift.threads > 1 or shift.calls.empty():
                 call.tell(self._settle)
             del call
             if shift.leave():

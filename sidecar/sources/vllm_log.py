@@ -225,17 +225,18 @@ class VllmLogSource:
         text = stream.context + stream.parts.feed(data)
         self._bytes += len(data)
         self._lines += stream.parts.lines - lines
+        # One moment for both: a replay has the lines when they were heard here.
+        now = self._clock.now()
         if begins := places(text, known):
             self._looked_at += len(begins)
-            self._match(text, begins)
+            self._match(text, begins, now)
         if self._tap is not None:
-            self._record(text, known, self._tap)
+            self._record(text, known, self._tap, now)
         # More context than is looked at does no harm; to count lines for each new one would cost more.
         stream.context = text if len(text) < _ROOMY else text[begin_of_last(text, BEFORE) :]
 
-    def _match(self, text: bytes, begins: Sequence[int]) -> None:
+    def _match(self, text: bytes, begins: Sequence[int], now: Instant) -> None:
         """Keep what the lines that begin at these places say."""
-        now = self._clock.now()
         for window in windows(text, begins, numbers_of(text, begins)[0]):
             continued = Continuations(window.lines, wrapped=False)
             for at in window.chosen:
@@ -258,9 +259,8 @@ class VllmLogSource:
         events = [event for text in texts for event in _past_events(text, now)]
         return tuple(events[-INBOX_EVENTS:])
 
-    def _record(self, text: bytes, known: int, tap: Tap) -> None:
+    def _record(self, text: bytes, known: int, tap: Tap, now: Instant) -> None:
         """Hand lines over to a recording: those that are plainly vLLM's, of others what was read."""
-        now = self._clock.now()
         lines = text.split(b"\n")[:-1]
         continued = Continuations(lines, wrapped=False)
         for at in range(text.count(b"\n", 0, known), len(lines)):

@@ -159,7 +159,8 @@ def test_those_that_come_while_it_stops_do_not_end_it(file: Path) -> None:
 
 def test_a_hangup_ends_a_demo_and_leaves_nothing_behind(tmp_path: Path) -> None:
     with subprocess.Popen(
-        [*COMMAND, "demo", "--listen", "127.0.0.1:0"],
+        # Whoever started the tests may have it ignored.
+        ["env", "--default-signal=HUP", *COMMAND, "demo", "--listen", "127.0.0.1:0"],
         env=environment({"TMPDIR": str(tmp_path)}),
         stdout=subprocess.PIPE,
         text=True,
