@@ -7,7 +7,6 @@ from sidecar.export.results import encode, window_result
 from sidecar.history.past import Past
 from sidecar.model.envelope import Envelope
 from sidecar.model.report import STANDS_STILL, ReloadStatus, Report
-from sidecar.page.document import write_page, write_waiting
 from sidecar.page.shown import Place, Shown, Span, fitting_span
 from sidecar.pipeline import Step
 
@@ -54,6 +53,9 @@ class Board:
 
     def page(self, asked: Span | None) -> str:
         """The page for people. The same for all who ask between two ticks: it costs milliseconds."""
+        # What writes it comes with who looks at it first: 2 MB that nobody else should pay.
+        from sidecar.page.document import write_page, write_waiting  # noqa: PLC0415
+
         report, now = self.report, self.clock.now()
         if report is None:
             return write_waiting(self.place.interval_s)

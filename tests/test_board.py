@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar import board as boards
 from sidecar.board import Board
 from sidecar.model.report import ReloadStatus
 from sidecar.model.samples import Instant
@@ -28,7 +27,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[Span]:
         spans.append(span)
         return write(shown, span)
 
-    monkeypatch.setattr(boards, "write_page", count)
+    monkeypatch.setattr(document, "write_page", count)
     return spans
 
 

@@ -16,7 +16,7 @@ from aiohttp.payload import Payload
 from sidecar.export.metrics import Exposition, accepts_gzip, choose_format
 from sidecar.export.results import encode, report_result
 from sidecar.model.report import Report
-from sidecar.page.document import POLICY
+from sidecar.page.policy import POLICY
 from sidecar.page.shown import SPANS, Span
 
 DEFAULT_WINDOWS = 100

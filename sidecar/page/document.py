@@ -1,7 +1,5 @@
 """The whole page as HTML: one document without anything from elsewhere."""
 
-import base64
-import hashlib
 from urllib.parse import urlsplit
 
 from sidecar.page.budgets import show_budgets
@@ -9,6 +7,7 @@ from sidecar.page.evidence import show_evidence
 from sidecar.page.head import say_title, show_head, show_lever
 from sidecar.page.memory import show_memory
 from sidecar.page.past import show_past
+from sidecar.page.policy import FILE_POLICY
 from sidecar.page.shown import Shown, Span
 from sidecar.page.sight import show_sight
 from sidecar.page.style import SCRIPT, STYLE
@@ -21,17 +20,6 @@ RELOAD_S = 15
 LEAST_REFRESH_S = 2.0
 
 
-def digest(text: str) -> str:
-    """A text as a policy of contents names it."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-POLICY = (
-    f"default-src 'none'; style-src {digest(STYLE)}; script-src {digest(SCRIPT)}; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-"""The Content-Security-Policy: nothing but this style and this script; only ourselves may be asked."""
-FILE_POLICY = f"default-src 'none'; style-src {digest(STYLE)}; base-uri 'none'; form-action 'none'"
 LINKS = (
     ("/metrics", "for Prometheus"),
     ("/api/report", "all that is known now, as JSON"),

@@ -14,7 +14,7 @@ from sidecar.export.pages import PIECE_BYTES, Views
 from sidecar.export.results import encode, window_result
 from sidecar.model.report import Report
 from sidecar.model.vocabulary import Verdict
-from sidecar.page.document import POLICY
+from sidecar.page.policy import POLICY
 from tests.export.made_views import make_views
 from tests.export.reports import EVIDENCE_KEYS, make_judgement, make_report
 

@@ -16,7 +16,8 @@ from sidecar.model.report import Report
 from sidecar.model.samples import Instant
 from sidecar.model.vocabulary import Cause, Fault, Severity, Source, Verdict
 from sidecar.model.window import Spread
-from sidecar.page.document import FILE_POLICY, POLICY, write_page, write_waiting
+from sidecar.page.document import write_page, write_waiting
+from sidecar.page.policy import FILE_POLICY, POLICY
 from sidecar.page.shown import HOUR, QUARTER, SPANS, Place, Shown, Span, fitting_span, since_when
 from sidecar.telling.blind_spots import FAULT_WORDS
 from sidecar.telling.figures import iso_time
