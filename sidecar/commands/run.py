@@ -10,6 +10,7 @@ import uvloop
 from sidecar import app
 from sidecar.clock import Clock
 from sidecar.config import Settings, read_supervision
+from sidecar.heap import keep_small
 from sidecar.model.envelope import Drift
 from sidecar.model.report import Report
 from sidecar.model.verdict import CauseFound
@@ -31,6 +32,7 @@ def run_daemon(read: Callable[[], Settings]) -> int:
     Raises:
         ConfigError: a setting cannot be honoured.
     """
+    keep_small()
     settings, clock, journal = read(), Clock(), Journal()
     manager = ServiceManager(read_supervision(), journal.complain)
 
