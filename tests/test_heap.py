@@ -18,7 +18,7 @@ first = b"x" * 1_000_000
 del first
 blocks, pins = [], []
 for _ in range(100):
-    blocks.append(b"%d" % len(pins) * 150_000)
+    blocks.append(b"%d" % len(pins) * 300_000)
     pins.append(bytearray(2000))
 blocks.clear()
 print(resident())
