@@ -20,10 +20,10 @@ from sidecar.export import budget_rows, envelope_rows, host_rows
 from sidecar.export.bounded import Row, Rows, Scene, set_scene
 from sidecar.export.build import build_rows
 from sidecar.export.render import Renderer
-from sidecar.export.values import finite
 from sidecar.model.report import EvidenceKey, Report, SourceStatus
 from sidecar.model.vocabulary import Fault, Source
 from sidecar.model.window import Window
+from sidecar.parse.quantity import finite
 from sidecar.telling.plain import plain_text
 
 GZIP_LEVEL = 1

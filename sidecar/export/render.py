@@ -12,7 +12,7 @@ from prometheus_client.utils import floatToGoString
 
 from sidecar.catalog.family import Family, FamilyType
 from sidecar.export.bounded import Row
-from sidecar.export.values import finite
+from sidecar.parse.quantity import finite
 
 SPARE_ROWS = 16
 """Rows of a family that are remembered beyond twice as many as were written last: of earlier servers."""
@@ -22,7 +22,7 @@ PLAIN = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Families that are ready to be rendered: what the library calls a collector."""
+    """Families that are ready to be rendered: what ``prometheus_client`` calls a collector."""
 
     metrics: tuple[Metric, ...]
 
@@ -41,10 +41,10 @@ class Line:
 
 
 class Renderer:
-    """Writes one content type; ``library`` renders a collector in it, with ``end`` behind the last family."""
+    """Writes one content type; ``write_whole`` renders a collector in it, with ``end`` behind the last family."""
 
-    def __init__(self, library: Callable[[Metrics], bytes], *, end: str = "") -> None:
-        self.library = library
+    def __init__(self, write_whole: Callable[[Metrics], bytes], *, end: str = "") -> None:
+        self.write_whole = write_whole
         self.end = end
         self.heads: dict[str, str] = {}
         self.lines: dict[str, dict[tuple[str, ...], Line]] = {}
@@ -109,8 +109,8 @@ class Renderer:
         return f"{start}{say(float(samples[0].value))}\n"
 
     def ready(self, metric: Metric) -> str:
-        """A metric by the library."""
-        return self.library(Metrics((metric,))).decode().removesuffix(self.end)
+        """A metric as ``prometheus_client`` writes it."""
+        return self.write_whole(Metrics((metric,))).decode().removesuffix(self.end)
 
 
 def metric_of(family: Family) -> Metric:

@@ -1,24 +1,14 @@
 """Numbers as our results and series may hold them: finite and rounded."""
 
-import math
 from collections.abc import Mapping
+
+from sidecar.parse.quantity import finite
 
 DECIMALS = 6
 EXACT = 2**53
 """Up to here every whole number is a float of its own (IEEE 754 binary64)."""
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
-
-
-def finite(value: float | None) -> float | None:
-    """The value as a float, None where it is missing, no number or endless."""
-    if value is None:
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
 
 
 def number(value: float | None) -> Json:

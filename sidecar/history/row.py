@@ -1,11 +1,11 @@
 """What is kept of a window's result for plots: when, its verdict, a few figures."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from sidecar.model.vocabulary import Cause, Severity, Verdict
+from sidecar.parse.quantity import finite
 
 
 class Figure(StrEnum):
@@ -133,8 +133,4 @@ def as_number(value: object) -> float | None:
     """The value as a finite float, None if it is none."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
+    return finite(value)

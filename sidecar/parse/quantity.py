@@ -34,3 +34,14 @@ def parse_duration(text: str) -> float:
     if not seconds > 0:
         raise ValueError("not a duration such as 250ms, 5s or 2m")
     return round(seconds, 6)
+
+
+def finite(value: float | None) -> float | None:
+    """The value as a float, None where it is missing, no number or endless."""
+    if value is None:
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
