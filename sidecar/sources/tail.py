@@ -4,19 +4,24 @@ Only ``stat`` and reads of bounded size, so a call is short wherever the disk is
 """
 
 import errno
-import gzip
 import os
-import stat
-import zlib
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from sidecar.model.vocabulary import Fault
 from sidecar.sources.log_places.chain import Chain, RotatedChain
 from sidecar.sources.log_places.lines import LONGEST_LINE, LineCutter
+from sidecar.sources.log_places.open_file import (
+    KNOWN_HEAD,
+    OpenFile,
+    Pread,
+    begins_with,
+    is_at,
+    open_file,
+    opened,
+)
 from sidecar.sources.log_places.position import HEAD_BYTES, FilePosition, fingerprint
 
 __all__ = ["LONGEST_LINE", "MOST_BYTES", "Portion", "Tail", "fault_of_file"]
@@ -25,9 +30,6 @@ MOST_BYTES: Final = 1024 * 1024
 """Bytes that one call reads at most; what is left is told as lag."""
 _MOST_FILES: Final = 4
 """Files that one call goes through at most."""
-_KNOWN_HEAD: Final = 64
-"""Bytes of a begin that must be alike for a file to be taken for the copy of another."""
-_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _FAULTS: Final = {
     errno.ENOENT: Fault.ABSENT,
     errno.ENOTDIR: Fault.ABSENT,
@@ -35,9 +37,6 @@ _FAULTS: Final = {
     errno.EPERM: Fault.DENIED,
     errno.ELOOP: Fault.ABSENT,
 }
-
-Pread = Callable[[int, int, int], bytes]
-"""``os.pread``: descriptor, bytes, offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,7 @@ class Tail:
         self._resume = resume
         self._above_bytes = above_bytes
         self._pread = pread
-        self._file: _File | None = None
+        self._file: OpenFile | None = None
         self._offset = 0
         self._head = b""
         self._mtime_ns = 0
@@ -154,7 +153,7 @@ class Tail:
         try:
             if self._resume is not None and self._take_up(self._resume):
                 return None
-            file = _open(self._chain.live(), self._pread)
+            file = open_file(self._chain.live(), self._pread)
         except OSError as error:
             fault = fault_of_file(error)
             # What comes to be while we look for it is read from its begin.
@@ -165,7 +164,7 @@ class Tail:
         self._begin(file, 0 if self._from_start else file.size())
         return None
 
-    def _begin(self, file: "_File", offset: int) -> None:
+    def _begin(self, file: "OpenFile", offset: int) -> None:
         """Read on in ``file``; the cutter has been emptied."""
         self._file, self._offset = file, offset
         self._from_start = True
@@ -185,10 +184,10 @@ class Tail:
     def _take_up(self, place: FilePosition) -> bool:
         """Begin where reading stopped, if the file of that place is found."""
         for path in reversed(self._chain.generations()):
-            file = _tried(path, self._pread)
+            file = opened(path, self._pread)
             if file is None:
                 continue
-            if _is_at(file, place):
+            if is_at(file, place):
                 self._resume, self.resumed = None, True
                 self._begin(file, place.offset)
                 return True
@@ -211,7 +210,7 @@ class Tail:
             self._offset = file.data_from(self._offset)
         return data
 
-    def _is_rewritten(self, file: "_File", size: int) -> bool:
+    def _is_rewritten(self, file: "OpenFile", size: int) -> bool:
         """Whether the file was truncated, even if it has grown past our place since."""
         head = file.pread(HEAD_BYTES, 0)
         known = self._head
@@ -220,7 +219,7 @@ class Tail:
             return False
         return True
 
-    def _restarted(self, file: "_File") -> "_File":
+    def _restarted(self, file: "OpenFile") -> "OpenFile":
         """What to read now: the file from its begin, but first what it held if that was copied away."""
         copy = self._copy_of(file)
         if copy is not None:
@@ -232,17 +231,17 @@ class Tail:
         self._offset, self._head = 0, file.pread(HEAD_BYTES, 0)
         return file
 
-    def _copy_of(self, file: "_File") -> "_File | None":
+    def _copy_of(self, file: "OpenFile") -> "OpenFile | None":
         """The newest older generation, if it is what ``file`` was before it was truncated."""
-        if len(self._head) < _KNOWN_HEAD:
+        if len(self._head) < KNOWN_HEAD:
             return None
         with suppress(OSError):
             for path in list(self._chain.generations())[-2:-1]:
-                copy = _tried(path, self._pread)
+                copy = opened(path, self._pread)
                 if copy is None:
                     continue
                 fresh = copy.mtime_ns() >= self._mtime_ns and copy.size() >= self._offset
-                if fresh and copy.identity != file.identity and _begins_with(copy, self._head):
+                if fresh and copy.identity != file.identity and begins_with(copy, self._head):
                     return copy
                 copy.close()
         return None
@@ -270,7 +269,7 @@ class Tail:
     def _go_on(self) -> None:
         """Begin the next generation; the live one where it is not known which is the next."""
         successor = self._successor()
-        file = None if successor is None else _tried(successor, self._pread)
+        file = None if successor is None else opened(successor, self._pread)
         self.close()
         if file is not None:
             self._begin(file, 0)
@@ -295,16 +294,16 @@ class Tail:
                     return path
         return None
 
-    def _is_ours(self, file: "_File", path: Path) -> bool:
+    def _is_ours(self, file: "OpenFile", path: Path) -> bool:
         """Whether ``path`` is the file that is read, or that file packed."""
-        other = _tried(path, self._pread)
+        other = opened(path, self._pread)
         if other is None:
             return False
         try:
             if other.identity == file.identity:
                 return True
-            packed = isinstance(other, _PackedFile) and len(self._head) >= _KNOWN_HEAD
-            return packed and _begins_with(other, self._head)
+            packed = other.is_packed and len(self._head) >= KNOWN_HEAD
+            return packed and begins_with(other, self._head)
         finally:
             other.close()
 
@@ -317,125 +316,12 @@ class Tail:
         return Portion(data=data, lag_bytes=lag, overlong=self._cutter.take_overlong(), lost=lost)
 
 
-class _File(Protocol):
-    """An open file."""
-
-    identity: tuple[int, int]
-    descriptor: int
-
-    def size(self) -> int: ...
-    def mtime_ns(self) -> int: ...
-    def pread(self, most: int, offset: int) -> bytes: ...
-    def data_from(self, offset: int) -> int: ...
-    def close(self) -> None: ...
-
-
-class _PlainFile:
-    """A regular file."""
-
-    def __init__(self, descriptor: int, status: os.stat_result, pread: Pread) -> None:
-        self.descriptor = descriptor
-        self.identity = (status.st_dev, status.st_ino)
-        self._pread = pread
-
-    def size(self) -> int:
-        return os.fstat(self.descriptor).st_size
-
-    def mtime_ns(self) -> int:
-        return os.fstat(self.descriptor).st_mtime_ns
-
-    def pread(self, most: int, offset: int) -> bytes:
-        return self._pread(self.descriptor, most, offset)
-
-    def data_from(self, offset: int) -> int:
-        """Where data begins again behind a hole of the file."""
-        try:
-            return os.lseek(self.descriptor, offset, os.SEEK_DATA)
-        except OSError:
-            return offset
-
-    def close(self) -> None:
-        os.close(self.descriptor)
-
-
-class _PackedFile:
-    """A file that was packed with gzip; its offsets are those of the text in it."""
-
-    def __init__(self, descriptor: int, status: os.stat_result) -> None:
-        self.descriptor = descriptor
-        self.identity = (status.st_dev, status.st_ino)
-        # RFC 1952: the last four bytes are the length of the text, modulo 2^32.
-        self._size = int.from_bytes(os.pread(descriptor, 4, max(0, status.st_size - 4)), "little")
-        self._text = gzip.GzipFile(fileobj=os.fdopen(descriptor, "rb", closefd=False))
-
-    def size(self) -> int:
-        return self._size
-
-    def mtime_ns(self) -> int:
-        return os.fstat(self.descriptor).st_mtime_ns
-
-    def pread(self, most: int, offset: int) -> bytes:
-        try:
-            self._text.seek(offset)
-            return self._text.read(most)
-        except (EOFError, zlib.error) as error:
-            raise OSError(errno.EIO, "damaged") from error
-
-    def data_from(self, offset: int) -> int:
-        return offset
-
-    def close(self) -> None:
-        self._text.close()
-        os.close(self.descriptor)
-
-
-def _open(path: Path, pread: Pread) -> "_File | None":
-    """The file at ``path``; None if it is no regular one.
-
-    Raises:
-        OSError: it cannot be opened.
-    """
-    descriptor = os.open(path, _FLAGS)
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        os.close(descriptor)
-        return None
-    if path.suffix == ".gz":
-        return _PackedFile(descriptor, status)
-    return _PlainFile(descriptor, status, pread)
-
-
-def _tried(path: Path, pread: Pread) -> "_File | None":
-    try:
-        return _open(path, pread)
-    except OSError:
-        return None
-
-
 def _is_absent(path: Path) -> bool:
     try:
         path.stat()
     except OSError as error:
         return fault_of_file(error) is Fault.ABSENT
     return False
-
-
-def _begins_with(file: "_File", head: bytes) -> bool:
-    try:
-        return file.pread(len(head), 0) == head
-    except OSError:
-        return False
-
-
-def _is_at(file: "_File", place: FilePosition) -> bool:
-    """Whether ``place`` is in ``file``. Packed or copied it is known by its begin alone."""
-    here = file.identity == (place.device, place.inode)
-    if not (here or place.head_bytes >= _KNOWN_HEAD) or file.size() < place.offset:
-        return False
-    try:
-        return fingerprint(file.pread(place.head_bytes, 0)) == place.head
-    except OSError:
-        return False
 
 
 def _carried(before: LineCutter) -> LineCutter:

@@ -11,8 +11,9 @@ from sidecar.clock import ClockLike
 from sidecar.model.vocabulary import Fault
 from sidecar.sources.log_places.base import LOOKBACK_BYTES, either
 from sidecar.sources.log_places.chain import Chain
+from sidecar.sources.log_places.open_file import Pread
 from sidecar.sources.log_places.position import FilePosition, FilesPosition, Position
-from sidecar.sources.tail import MOST_BYTES, Portion, Pread, Tail, fault_of_file
+from sidecar.sources.tail import MOST_BYTES, Portion, Tail, fault_of_file
 from sidecar.sources.wakeup import Wakeup, inotify
 from sidecar.thread import CallThread
 
