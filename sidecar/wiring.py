@@ -80,7 +80,7 @@ def build_sources(
     if is_here(settings):
         sources.extend(host_sources(settings, clock, tap_of, crew))
     if settings.log:
-        places = log_places(settings, clock, positions)
+        places = log_places(settings, clock, positions, crew)
         sources.append(VllmLogSource(clock, places, tap=tap_of(Source.VLLM_LOG)))
     if settings.kernel_log != "off" and (settings.kernel_log != "auto" or is_here(settings)):
         path = "/dev/kmsg" if settings.kernel_log == "auto" else settings.kernel_log
@@ -212,7 +212,10 @@ def asked_for(settings: Settings) -> frozenset[Source]:
 
 
 def log_places(
-    settings: Settings, clock: ClockLike, positions: Mapping[str, Position]
+    settings: Settings,
+    clock: ClockLike,
+    positions: Mapping[str, Position],
+    crew: Crew | None = None,
 ) -> tuple[LogPlace, ...]:
     """The places of vLLM's log, each where it was left.
 
@@ -222,7 +225,7 @@ def log_places(
     known = {name: at for name, value in positions.items() if (at := from_json(value)) is not None}
     cluster = read_cluster()
     surroundings = Surroundings(
-        access=Access(host=cluster.host, port=cluster.port), pod=cluster.pod
+        access=Access(host=cluster.host, port=cluster.port), pod=cluster.pod, crew=crew
     )
     try:
         return places_of(settings.log, clock, surroundings=surroundings, positions=known)

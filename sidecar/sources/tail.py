@@ -28,6 +28,8 @@ __all__ = ["LONGEST_LINE", "MOST_BYTES", "Portion", "Tail", "fault_of_file"]
 
 MOST_BYTES: Final = 1024 * 1024
 """Bytes that one call reads at most; what is left is told as lag."""
+_LEAST_BYTES: Final = 64 * 1024
+"""Bytes that are asked for at least: what is written meanwhile comes along."""
 _MOST_FILES: Final = 4
 """Files that one call goes through at most."""
 _FAULTS: Final = {
@@ -85,7 +87,9 @@ class Tail:
         self._file: OpenFile | None = None
         self._offset = 0
         self._head = b""
+        self._size = 0
         self._mtime_ns = 0
+        self._print = ""
         self._cutter = LineCutter()
         self._looked_for = 0
         self._lost = 0
@@ -102,6 +106,11 @@ class Tail:
     def descriptor(self) -> int | None:
         """The descriptor of the file that is read now."""
         return None if self._file is None else self._file.descriptor
+
+    @property
+    def is_going_on(self) -> bool:
+        """Whether another file is at the log's path now, so that this one is soon to be left for it."""
+        return self._looked_for == 1
 
     def read(self, most: int | None = None) -> Portion | Fault:
         """What was written since the last call, or why nothing can be known."""
@@ -136,7 +145,7 @@ class Tail:
             device=file.identity[0],
             inode=file.identity[1],
             offset=self._offset - self._cutter.waiting_bytes,
-            head=fingerprint(self._head),
+            head=self._print,
             head_bytes=len(self._head),
         )
 
@@ -161,7 +170,7 @@ class Tail:
             return fault
         if file is None:
             return Fault.UNSUPPORTED
-        self._begin(file, 0 if self._from_start else file.size())
+        self._begin(file, 0 if self._from_start else file.extent().size)
         return None
 
     def _begin(self, file: "OpenFile", offset: int) -> None:
@@ -169,8 +178,9 @@ class Tail:
         self._file, self._offset = file, offset
         self._from_start = True
         self._looked_for = 0
-        self._head = file.pread(HEAD_BYTES, 0)
-        self._mtime_ns = file.mtime_ns()
+        self._know(file.pread(HEAD_BYTES, 0))
+        extent = file.extent()
+        self._size, self._mtime_ns = extent.size, extent.mtime_ns
         self._cutter = _carried(self._cutter)
         if not offset:
             return
@@ -200,12 +210,18 @@ class Tail:
         file = self._file
         if file is None or most <= 0:
             return b""
-        size = file.size()
-        if size != self._offset and self._is_rewritten(file, size):
+        extent = file.extent()
+        if extent.size == self._offset:
+            self._size, self._mtime_ns = extent.size, extent.mtime_ns
+            return b""
+        if self._is_rewritten(file, extent.size):
             file = self._restarted(file)
-        data = file.pread(most, self._offset)
+            extent = file.extent()
+        self._size, self._mtime_ns = extent.size, extent.mtime_ns
+        # Not ``most`` at once: memory for so much would be mapped anew to look at a few lines.
+        there = extent.size - self._offset
+        data = file.pread(min(most, max(there, _LEAST_BYTES)), self._offset)
         self._offset += len(data)
-        self._mtime_ns = file.mtime_ns()
         if data and data.count(0) == len(data):
             self._offset = file.data_from(self._offset)
         return data
@@ -215,7 +231,7 @@ class Tail:
         head = file.pread(HEAD_BYTES, 0)
         known = self._head
         if size >= self._offset and head.startswith(known):
-            self._head = head
+            self._know(head)
             return False
         return True
 
@@ -228,8 +244,14 @@ class Tail:
             return copy
         self._lost += 1
         self._cutter.finish()
-        self._offset, self._head = 0, file.pread(HEAD_BYTES, 0)
+        self._offset = 0
+        self._know(file.pread(HEAD_BYTES, 0))
         return file
+
+    def _know(self, head: bytes) -> None:
+        """Keep the begin of the file that is read."""
+        if head != self._head or not self._print:
+            self._head, self._print = head, fingerprint(head)
 
     def _copy_of(self, file: "OpenFile") -> "OpenFile | None":
         """The newest older generation, if it is what ``file`` was before it was truncated."""
@@ -240,7 +262,8 @@ class Tail:
                 copy = opened(path, self._pread)
                 if copy is None:
                     continue
-                fresh = copy.mtime_ns() >= self._mtime_ns and copy.size() >= self._offset
+                extent = copy.extent()
+                fresh = extent.mtime_ns >= self._mtime_ns and extent.size >= self._offset
                 if fresh and copy.identity != file.identity and begins_with(copy, self._head):
                     return copy
                 copy.close()
@@ -290,7 +313,7 @@ class Tail:
         # Ours is gone from the folder. What was written to after it is newer than it.
         for path in generations:
             with suppress(OSError):
-                if path.stat().st_mtime_ns > file.mtime_ns():
+                if path.stat().st_mtime_ns > file.extent().mtime_ns:
                     return path
         return None
 
@@ -309,10 +332,7 @@ class Tail:
 
     def _portion(self, data: bytes) -> Portion:
         lost, self._lost = self._lost, 0
-        lag = 0
-        if self._file is not None:
-            with suppress(OSError):
-                lag = max(0, self._file.size() - self._offset)
+        lag = 0 if self._file is None else max(0, self._size - self._offset)
         return Portion(data=data, lag_bytes=lag, overlong=self._cutter.take_overlong(), lost=lost)
 
 

@@ -8,15 +8,18 @@ from pathlib import Path
 from typing import Final
 
 IN_MODIFY: Final = 0x2
+IN_ATTRIB: Final = 0x4
+"""Also where a link to the file goes, as with ``unlink(2)``."""
+IN_MOVE_SELF: Final = 0x800
 
 
-def inotify(paths: Iterable[Path]) -> int | None:
-    """A descriptor that is readable after one of ``paths`` was modified; None if none can be watched."""
+def inotify(paths: Iterable[Path], events: int = IN_MODIFY) -> int | None:
+    """A descriptor that is readable after one of ``events`` at ``paths``; None if none can be watched."""
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor = int(libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
     if descriptor < 0:
         return None
-    watches = [libc.inotify_add_watch(descriptor, os.fsencode(path), IN_MODIFY) for path in paths]
+    watches = [libc.inotify_add_watch(descriptor, os.fsencode(path), events) for path in paths]
     if all(watch < 0 for watch in watches):
         os.close(descriptor)
         return None

@@ -14,14 +14,16 @@ from sidecar.sources.log_places.chain import Chain
 from sidecar.sources.log_places.open_file import Pread
 from sidecar.sources.log_places.position import FilePosition, FilesPosition, Position
 from sidecar.sources.tail import MOST_BYTES, Portion, Tail, fault_of_file
-from sidecar.sources.wakeup import Wakeup, inotify
-from sidecar.thread import CallThread
+from sidecar.sources.wakeup import IN_ATTRIB, IN_MODIFY, IN_MOVE_SELF, Wakeup, inotify
+from sidecar.thread import CallThread, Crew
 
 POLL_S: Final = 0.2
 """Seconds between two looks where nothing tells of new lines: a fraction of the second within which
 evidence is to show."""
-WATCHED_POLL_S: Final = 0.5
-"""The same where inotify tells of them, so that only rotation and remote writers need the look."""
+WATCHED_POLL_S: Final = 0.9
+"""The same where inotify tells of them and of rotation, so that only remote writers need the look. Less
+than a second, for the look of each tick counts, too: at a clock of 1 s no other one is needed."""
+WATCHED: Final = IN_MODIFY | IN_ATTRIB | IN_MOVE_SELF
 GAP_S: Final = 0.02
 """Seconds from one look to the next however fast lines come: a look takes many of them at once."""
 READ_LIMIT_S: Final = 0.4
@@ -36,12 +38,16 @@ Find = Callable[[], Sequence[Chain]]
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What one look found. ``watch`` is a new inotify descriptor; None leaves the old one."""
+    """What one look found. ``watch`` is a new inotify descriptor; None leaves the old one.
+
+    ``is_going_on``: a file is about to be left for a newer one.
+    """
 
     portions: tuple[Portion, ...]
     fault: Fault | None
     position: FilesPosition | None
     watch: int | None = None
+    is_going_on: bool = False
 
 
 class FilesPlace:
@@ -61,17 +67,19 @@ class FilesPlace:
         resume: Position | None = None,
         limit_s: float = READ_LIMIT_S,
         pread: Pread = os.pread,
-        watch: Callable[[Iterable[Path]], int | None] = inotify,
+        watch: Callable[[Iterable[Path], int], int | None] = inotify,
+        crew: Crew | None = None,
     ) -> None:
         self.name = name
         self._clock = clock
         self._limit_s = limit_s
-        self._thread = CallThread("log-files")
+        self._thread = CallThread("log-files", crew)
         self._follower = _Follower(find, resume, pread, watch)
         self._looks: deque[_Look] = deque()
         self._position: FilesPosition | None = None
         self._wakeup = Wakeup()
         self._behind = False
+        self._is_going_on = False
         self._closed = False
         self._looked_at = float("-inf")
 
@@ -100,6 +108,7 @@ class FilesPlace:
             look = self._looks.popleft()
             portions += look.portions
             fault, self._position = look.fault, look.position or self._position
+            self._is_going_on = look.is_going_on
             if look.watch is not None:
                 self._wakeup.arm(look.watch if look.watch >= 0 else None)
         self._behind = any(portion.lag_bytes for portion in portions)
@@ -109,13 +118,12 @@ class FilesPlace:
     async def wait(self) -> None:
         """Return when a file was written to, and at times to look after rotation."""
         if not self._behind:
-            if self._wakeup.armed:
-                await either(self._wakeup.wait(), self._clock.pause(WATCHED_POLL_S))
+            if self._wakeup.armed and not self._is_going_on:
+                await self._stirred()
             else:
                 await self._clock.pause(POLL_S)
         # Afterwards, and only where the last look was just now: of a quiet log no timer runs for it.
-        left = self._looked_at + GAP_S - self._clock.now().monotonic
-        if left > 0:
+        if (left := self._left_of(GAP_S)) > 0:
             await self._clock.pause(left)
 
     def position(self) -> FilesPosition | None:
@@ -125,6 +133,16 @@ class FilesPlace:
     def lookback(self) -> bytes | None:
         """What the files held before they were opened."""
         return self._follower.take_lookback()
+
+    async def _stirred(self) -> None:
+        """Return when the kernel tells of a file, or nobody has looked for a while."""
+        told = False
+        while not told and (left := self._left_of(WATCHED_POLL_S)) > 0:
+            told = await either(self._wakeup.wait(), self._clock.pause(left)) == 0
+
+    def _left_of(self, seconds: float) -> float:
+        """What is left of so many seconds since the last look."""
+        return self._looked_at + seconds - self._clock.now().monotonic
 
     async def _look(self) -> Fault | None:
         """Look once; why nothing came of it, if it has not returned in time."""
@@ -147,7 +165,7 @@ class _Follower:
         find: Find,
         resume: Position | None,
         pread: Pread,
-        watch: Callable[[Iterable[Path]], int | None],
+        watch: Callable[[Iterable[Path], int], int | None],
     ) -> None:
         self._find = find
         self._resume = dict(resume.files) if isinstance(resume, FilesPosition) else {}
@@ -176,7 +194,8 @@ class _Follower:
                 fault = self._faulted(name, got) or fault
             else:
                 portions.append(self._told(name, tail, got))
-        return _Look(tuple(portions), fault, self._position(), self._rewatched())
+        is_going_on = any(tail.is_going_on for tail in self._tails.values())
+        return _Look(tuple(portions), fault, self._position(), self._rewatched(), is_going_on)
 
     def close(self) -> None:
         """Give the files back."""
@@ -255,7 +274,7 @@ class _Follower:
             return None
         self._watched = watched | identities
         # By descriptor, since the names may belong to other files by now.
-        descriptor = self._watch(Path(f"/proc/self/fd/{at}") for at in watched)
+        descriptor = self._watch((Path(f"/proc/self/fd/{at}") for at in watched), WATCHED)
         return -1 if descriptor is None else descriptor
 
 

@@ -6,6 +6,7 @@ import os
 import stat
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -19,6 +20,14 @@ Pread = Callable[[int, int, int], bytes]
 """``os.pread``: descriptor, bytes, offset."""
 
 
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Bytes of text in a file, and when it was last written to."""
+
+    size: int = 0
+    mtime_ns: int = 0
+
+
 class OpenFile(Protocol):
     """An open file."""
 
@@ -26,12 +35,8 @@ class OpenFile(Protocol):
     descriptor: int
     is_packed: bool
 
-    def size(self) -> int:
-        """Bytes of text in it."""
-        ...
-
-    def mtime_ns(self) -> int:
-        """When it was last written to."""
+    def extent(self) -> Extent:
+        """How much is in it now."""
         ...
 
     def pread(self, most: int, offset: int) -> bytes:
@@ -57,11 +62,9 @@ class _PlainFile:
         self.identity = (status.st_dev, status.st_ino)
         self._pread = pread
 
-    def size(self) -> int:
-        return os.fstat(self.descriptor).st_size
-
-    def mtime_ns(self) -> int:
-        return os.fstat(self.descriptor).st_mtime_ns
+    def extent(self) -> Extent:
+        status = os.fstat(self.descriptor)
+        return Extent(status.st_size, status.st_mtime_ns)
 
     def pread(self, most: int, offset: int) -> bytes:
         return self._pread(self.descriptor, most, offset)
@@ -89,11 +92,8 @@ class _PackedFile:
         self._size = int.from_bytes(os.pread(descriptor, 4, max(0, status.st_size - 4)), "little")
         self._text = gzip.GzipFile(fileobj=os.fdopen(descriptor, "rb", closefd=False))
 
-    def size(self) -> int:
-        return self._size
-
-    def mtime_ns(self) -> int:
-        return os.fstat(self.descriptor).st_mtime_ns
+    def extent(self) -> Extent:
+        return Extent(self._size, os.fstat(self.descriptor).st_mtime_ns)
 
     def pread(self, most: int, offset: int) -> bytes:
         try:
@@ -145,7 +145,7 @@ def begins_with(file: "OpenFile", head: bytes) -> bool:
 def is_at(file: "OpenFile", place: FilePosition) -> bool:
     """Whether ``place`` is in ``file``. Packed or copied it is known by its begin alone."""
     here = file.identity == (place.device, place.inode)
-    if not (here or place.head_bytes >= KNOWN_HEAD) or file.size() < place.offset:
+    if not (here or place.head_bytes >= KNOWN_HEAD) or file.extent().size < place.offset:
         return False
     try:
         return fingerprint(file.pread(place.head_bytes, 0)) == place.head

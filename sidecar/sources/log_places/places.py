@@ -20,15 +20,17 @@ from sidecar.sources.log_places.spec import (
 )
 from sidecar.sources.log_places.stdin import StdinFeed
 from sidecar.sources.log_places.streams import StreamPlace
+from sidecar.thread import Crew
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What places must know of where we run. ``pod``: the name of our own pod."""
+    """What places must know of where we run. ``pod``: the name of our own pod. ``crew`` reads files."""
 
     access: Access = field(default_factory=lambda: Access(host=None))
     pod: str | None = None
     stdin: int = 0
+    crew: Crew | None = None
 
 
 def places_of(
@@ -53,7 +55,7 @@ def _place(text: str, clock: ClockLike, around: Surroundings, resume: Position |
     spec = parse_spec(text)
     match spec:
         case FileSpec(path, layout):
-            return FilesPlace(clock, text, finder(path, layout), resume=resume)
+            return FilesPlace(clock, text, finder(path, layout), resume=resume, crew=around.crew)
         case JournalSpec(unit):
             return StreamPlace(clock, text, JournalFeed(unit), resume=resume)
         case KubernetesSpec(name, namespace, pod):

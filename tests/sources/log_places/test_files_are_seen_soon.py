@@ -6,10 +6,12 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
+
 from sidecar.clock import Clock
 from sidecar.model.vocabulary import Fault
 from sidecar.sources.log_places.container_files import Layout, finder
-from sidecar.sources.log_places.files import FilesPlace
+from sidecar.sources.log_places.files import GAP_S, POLL_S, WATCHED_POLL_S, FilesPlace
 from tests.fakes.clock import FakeClock, settle
 
 
@@ -67,7 +69,7 @@ async def test_the_successor_of_a_rotated_file_is_watched_too(tmp_path: Path) ->
 
 
 async def test_without_inotify_it_is_looked_for_at_times(tmp_path: Path) -> None:
-    def none(paths: Iterable[Path]) -> int | None:
+    def none(paths: Iterable[Path], events: int) -> int | None:
         return None
 
     clock, log = FakeClock(), tmp_path / "log"
@@ -85,4 +87,50 @@ async def test_without_inotify_it_is_looked_for_at_times(tmp_path: Path) -> None
     got = await place.read()
     assert not isinstance(got, Fault)
     assert got[0].data == b"one\n"
+    await place.close()
+
+
+@pytest.mark.parametrize("how", ["renamed", "removed"])
+async def test_that_a_file_was_rotated_is_told_by_the_kernel(tmp_path: Path, how: str) -> None:
+    clock, log = FakeClock(), tmp_path / "log"
+    append(log, "one\n")
+    place = FilesPlace(clock, "log", finder(str(log), Layout.PLAIN), limit_s=10)
+    await place.open()
+    await place.read()
+    waiting = asyncio.ensure_future(place.wait())
+    await clock.advance(GAP_S)
+    assert not waiting.done()
+    if how == "renamed":
+        log.rename(tmp_path / "log.1")
+    else:
+        log.unlink()
+    append(log, "two\n")
+    async with asyncio.timeout(10):
+        await waiting
+    # The writer may still hold the old file, hence the second look.
+    await place.read()
+    waiting = asyncio.ensure_future(place.wait())
+    await clock.advance(POLL_S)
+    async with asyncio.timeout(10):
+        await waiting
+    got = await place.read()
+    assert not isinstance(got, Fault)
+    assert [portion.data for portion in got] == [b"two\n"]
+    await place.close()
+
+
+async def test_a_look_of_the_tick_puts_off_the_next_one(tmp_path: Path) -> None:
+    clock, log = FakeClock(), tmp_path / "log"
+    log.touch()
+    place = FilesPlace(clock, "log", finder(str(log), Layout.PLAIN), limit_s=10)
+    await place.open()
+    await place.read()
+    waiting = asyncio.ensure_future(place.wait())
+    await clock.advance(0.6 * WATCHED_POLL_S)
+    await place.read()
+    await clock.advance(0.6 * WATCHED_POLL_S)
+    assert not waiting.done()
+    await clock.advance(0.6 * WATCHED_POLL_S)
+    await settle()
+    assert waiting.done()
     await place.close()
