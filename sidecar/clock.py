@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import Protocol
 
 from sidecar.model.samples import Instant
@@ -20,6 +21,10 @@ class ClockLike(Protocol):
 
     async def pause(self, seconds: float) -> None:
         """Return once ``seconds`` have passed."""
+        ...
+
+    async def until_set(self, event: asyncio.Event, monotonic: float) -> bool:
+        """Return once ``event`` is set, or the monotonic clock has reached so many seconds: which it was."""
         ...
 
 
@@ -41,3 +46,15 @@ class Clock:
     async def pause(self, seconds: float) -> None:
         """Return once ``seconds`` have passed."""
         await self.until(time.monotonic() + seconds)
+
+    async def until_set(self, event: asyncio.Event, monotonic: float) -> bool:
+        """Return once ``event`` is set, or the monotonic clock has reached so many seconds: which it was."""
+        # By no tasks of their own: it is what the daemon does most of the time.
+        while not event.is_set():
+            left = monotonic - time.monotonic()
+            if left <= 0:
+                return False
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await event.wait()
+        return True

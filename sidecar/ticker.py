@@ -124,17 +124,20 @@ class Ticker:
                 for source in self.sources
                 if isinstance(source, Waking)
             ]
-            stopper = group.create_task(self.stop.wait(), name="stop")
+            stopper = group.create_task(self.heed_stop(sampler.ready), name="stop")
             try:
-                await self.loop(sampler, woken, stopper)
+                await self.loop(sampler, woken)
             finally:
                 sampler.cancel()
                 for task in (*watchers, stopper):
                     task.cancel()
 
-    async def loop(
-        self, sampler: Sampler, woken: dict[int, SourceLike], stopper: "asyncio.Task[bool]"
-    ) -> None:
+    async def heed_stop(self, ready: asyncio.Event) -> None:
+        """Wake the loop when it is to end."""
+        await self.stop.wait()
+        ready.set()
+
+    async def loop(self, sampler: Sampler, woken: dict[int, SourceLike]) -> None:
         """Alternate between grid points and wake-ups."""
         grid = Grid(self.interval_s)
         now = self.clock.now()
@@ -146,15 +149,11 @@ class Ticker:
             if woken:
                 # It woke while a tick gathered its samples, which took the notice with them.
                 sampler.ready.set()
-            timer = sampler.group.create_task(self.clock.until(due.monotonic), name="timer")
-            waker = sampler.group.create_task(sampler.ready.wait(), name="wake")
-            await asyncio.wait({timer, waker, stopper}, return_when=asyncio.FIRST_COMPLETED)
-            reached = timer.done()
-            timer.cancel()
-            waker.cancel()
+            told = await self.clock.until_set(sampler.ready, due.monotonic)
             if self.stop.is_set():
                 return
-            if reached:
+            # A point that was reached counts for more: what woke is sampled there with all else.
+            if not told or self.clock.now().monotonic >= due.monotonic:
                 await self.tick(sampler, grid, due)
                 due = grid.next_point(self.clock.now())
             else:

@@ -1,6 +1,9 @@
 """The real clock never returns early; the fake one moves only by hand."""
 
 import asyncio
+import time
+
+import pytest
 
 from sidecar.clock import Clock
 from tests.fakes.clock import FakeClock, settle
@@ -19,6 +22,25 @@ async def test_a_moment_in_the_past_is_reached_at_once_but_lets_others_run() -> 
     asyncio.get_running_loop().call_soon(ran.append, 1)
     await Clock().until(0)
     assert ran == [1]
+
+
+async def test_an_event_is_waited_for_no_longer_than_to_a_moment_and_never_given_up_early() -> None:
+    clock, event = Clock(), asyncio.Event()
+    for _ in range(20):
+        due = clock.now().monotonic + 0.002
+        assert not await clock.until_set(event, due)
+        assert clock.now().monotonic >= due
+    asyncio.get_running_loop().call_later(0.01, event.set)
+    assert await clock.until_set(event, clock.now().monotonic + 60)
+    assert await clock.until_set(event, 0)
+
+
+async def test_who_waits_for_an_event_can_be_cancelled() -> None:
+    waiting = asyncio.ensure_future(Clock().until_set(asyncio.Event(), time.monotonic() + 60))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
 
 
 async def test_the_fake_clock_wakes_sleepers_each_at_its_moment() -> None:

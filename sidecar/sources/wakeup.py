@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
+from sidecar.clock import ClockLike
+
 IN_MODIFY: Final = 0x2
 IN_ATTRIB: Final = 0x4
 """Also where a link to the file goes, as with ``unlink(2)``."""
@@ -63,6 +65,13 @@ class Wakeup:
         """Return once something was readable since the last return."""
         await self._woken.wait()
         self._woken.clear()
+
+    async def wait_until(self, clock: ClockLike, monotonic: float) -> bool:
+        """The same, at the latest when the clock has reached so many seconds; whether anything was."""
+        told = await clock.until_set(self._woken, monotonic)
+        if told:
+            self._woken.clear()
+        return told
 
     def close(self) -> None:
         """Stop watching, and close what was watched."""

@@ -30,6 +30,17 @@ class FakeClock:
     async def pause(self, seconds: float) -> None:
         await self.until(self._monotonic + seconds)
 
+    async def until_set(self, event: asyncio.Event, monotonic: float) -> bool:
+        if event.is_set():
+            return True
+        both = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(self.until(monotonic))]
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in both:
+                one.cancel()
+        return event.is_set()
+
     @property
     def sleeping(self) -> int:
         """How many callers wait."""

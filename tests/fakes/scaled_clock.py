@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from contextlib import suppress
 
 from sidecar.model.samples import Instant
 
@@ -27,3 +28,13 @@ class ScaledClock:
 
     async def pause(self, seconds: float) -> None:
         await self.until(self.now().monotonic + seconds)
+
+    async def until_set(self, event: asyncio.Event, monotonic: float) -> bool:
+        while not event.is_set():
+            left = monotonic - self.now().monotonic
+            if left <= 0:
+                return False
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left / self._factor):
+                    await event.wait()
+        return True

@@ -51,12 +51,10 @@ class LogPlace(Protocol):
         ...
 
 
-async def either(*doings: Coroutine[None, None, None]) -> int:
-    """Which of ``doings`` is done, as soon as one is; the others are given up."""
+async def either(*doings: Coroutine[None, None, None]) -> None:
+    """Return once one of ``doings`` is done; the others are given up."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(doing) for doing in doings]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        first = next(at for at, task in enumerate(tasks) if task.done())
         for task in tasks:
             task.cancel()
-    return first

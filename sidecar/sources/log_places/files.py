@@ -9,7 +9,7 @@ from typing import Final
 
 from sidecar.clock import ClockLike
 from sidecar.model.vocabulary import Fault
-from sidecar.sources.log_places.base import LOOKBACK_BYTES, either
+from sidecar.sources.log_places.base import LOOKBACK_BYTES
 from sidecar.sources.log_places.chain import Chain
 from sidecar.sources.log_places.open_file import Pread
 from sidecar.sources.log_places.position import FilePosition, FilesPosition, Position
@@ -136,9 +136,9 @@ class FilesPlace:
 
     async def _stirred(self) -> None:
         """Return when the kernel tells of a file, or nobody has looked for a while."""
-        told = False
-        while not told and (left := self._left_of(WATCHED_POLL_S)) > 0:
-            told = await either(self._wakeup.wait(), self._clock.pause(left)) == 0
+        while self._left_of(WATCHED_POLL_S) > 0:
+            if await self._wakeup.wait_until(self._clock, self._looked_at + WATCHED_POLL_S):
+                return
 
     def _left_of(self, seconds: float) -> float:
         """What is left of so many seconds since the last look."""
