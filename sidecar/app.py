@@ -9,7 +9,6 @@ import json
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sidecar import __version__
@@ -69,7 +68,7 @@ class Keeper:
         if self.file is None:
             return
         checkpoint = self.pipeline.checkpoint(now)
-        if self.kept is None or replace(checkpoint, saved_unix=self.kept.saved_unix) != self.kept:
+        if checkpoint != self.kept:
             failed_before = self.file.failures
             await self.file.save(checkpoint)
             self.kept = checkpoint

@@ -98,9 +98,12 @@ class AdviceMemory:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The state after one step: what was counted, and how far it was read for that."""
+    """The state after one step: what was counted, and how far it was read for that.
 
-    saved_unix: float
+    Two are equal whenever they were saved.
+    """
+
+    saved_unix: float = field(compare=False)
     positions: Mapping[str, Position] = field(default_factory=dict)
     evidence: Mapping[EvidenceKey, float] = field(default_factory=dict)
     windows: Mapping[Verdict, int] = field(default_factory=dict)

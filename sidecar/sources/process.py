@@ -25,7 +25,9 @@ _FORWARDERS: Final = frozenset({"docker-proxy", "rootlessport", "slirp4netns", "
 _KNOWN_MOST: Final = 4096
 _RETRY_SCANS: Final = 12
 _ALL_EVERY: Final = 5
-"""Every so many looks all processes of the host are read, of which there may be thousands."""
+"""Every so many looks the processes of the host are listed, of which there may be thousands."""
+_STRANGERS_EVERY: Final = 12
+"""Every so many lists those are read again that were not ours: a pid may have recurred."""
 _PARENTS_MOST: Final = 4
 _STAT_BYTES: Final = 4096
 _STATUS_BYTES: Final = 16 * 1024
@@ -137,6 +139,9 @@ class _Tree:
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
         self._root: int | None = None
         self._looks = 0
+        self._lists = 0
+        self._listed: frozenset[str] = frozenset()
+        self._strangers: frozenset[str] = frozenset()
         self._pinned: dict[int, int | None] = {}
         self._host_pids: bool | None = None
         self._told_by: tuple[int, int] | None = None
@@ -159,6 +164,8 @@ class _Tree:
             pid: born for pid, born in self._known.items() if _born(table.get(pid)) == born
         }
         if self.root_pid is None:
+            # One that was there all the time may be the server now.
+            table |= self._stats(self._strangers)
             fault = self._find(table)
             if fault is not None and not self._known:
                 return fault if self._root is None else self._reading(table)
@@ -200,13 +207,27 @@ class _Tree:
         return self._limits
 
     def _look(self) -> dict[int, _Stat]:
-        """Those we know; all of the host's at times, and whenever one of ours is gone."""
+        """Those we know; at times, and whenever one of ours is gone, also who may be ours."""
         self._looks += 1
         if self.root_pid is not None and self._looks % _ALL_EVERY:
-            table = {one.pid: one for one in _table(self._proc, map(str, self._known))}
+            table = self._stats(map(str, self._known))
             if all(_born(table.get(pid)) == born for pid, born in self._known.items()):
                 return table
-        return {one.pid: one for one in _table(self._proc, os.listdir(self._proc))}  # noqa: PTH208
+        return self._stats(self._list())
+
+    def _list(self) -> frozenset[str]:
+        """All processes of the host but those that were listed twice and were not ours."""
+        self._lists += 1
+        before, self._listed = self._listed, frozenset(os.listdir(self._proc))  # noqa: PTH208
+        # Twice: a list may have missed a process, and then its child looks like a stranger.
+        is_due = self._lists % _STRANGERS_EVERY == 0 or self.root_pid is None
+        ours = frozenset(map(str, self._known))
+        known = frozenset() if is_due else self._strangers - ours
+        self._strangers = (self._listed & before) - ours
+        return self._listed - known
+
+    def _stats(self, names: Iterable[str]) -> dict[int, _Stat]:
+        return {one.pid: one for one in _table(self._proc, names)}
 
     def _find(self, table: dict[int, _Stat]) -> Fault | None:
         """Look for the server's processes; a pid that was given is looked for until it was seen."""

@@ -163,7 +163,8 @@ class Target:
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
-            timeout=aiohttp.ClientTimeout(total=self._limit_s),
+            # The limit is ours, around all of it: each one of theirs would be a timer more.
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
         )
         return self._session
 

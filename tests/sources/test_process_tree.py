@@ -158,6 +158,68 @@ async def test_an_orphan_that_holds_the_port_is_not_the_server(tree: ProcTree) -
     await watched.close()
 
 
+async def looks(watched: ProcessSource, count: int) -> list[int]:
+    """The pids of the last of so many looks."""
+    for _ in range(count - 1):
+        await pids(watched)
+    return await pids(watched)
+
+
+async def test_processes_that_are_not_ours_are_not_read_again_and_again(
+    tree: ProcTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for pid in range(1000, 1200):
+        tree.start(pid, 1, "other")
+    opened: list[str] = []
+    really = os.open
+
+    def counted(path: str, flags: int, *rest: int, **named: int) -> int:
+        opened.append(str(path))
+        return really(path, flags, *rest, **named)
+
+    watched = source(tree, pid=100)
+    await looks(watched, 11)
+    monkeypatch.setattr(os, "open", counted)
+    assert await looks(watched, 40) == [100, 101, 102]
+    monkeypatch.undo()
+    assert 40 * 3 <= sum("/stat" in path for path in opened) < 40 * 3 + 100
+    await watched.close()
+
+
+async def test_a_child_is_found_though_its_parent_was_listed_later(tree: ProcTree) -> None:
+    watched = source(tree, pid=100)
+    await looks(watched, 6)
+    tree.start(201, 200, "VLLM::Worker_TP", born=300)
+    assert await looks(watched, 5) == [100, 101, 102]
+    tree.start(200, 101, "python3", born=299)
+    assert await looks(watched, 6) == [100, 101, 102, 200, 201]
+    assert await looks(watched, 60) == [100, 101, 102, 200, 201]
+    await watched.close()
+
+
+async def test_a_pid_that_was_anothers_may_be_ours_later(tree: ProcTree) -> None:
+    tree.start(300, 1, "cron", born=20)
+    watched = source(tree, pid=100)
+    await looks(watched, 20)
+    tree.start(300, 101, "VLLM::Worker_TP", born=400)
+    assert await looks(watched, 60) == [100, 101, 102, 300]
+    await watched.close()
+
+
+async def test_the_next_server_may_have_been_there_for_long(tree: ProcTree) -> None:
+    tree.start(300, 50, "vllm", born=250)
+    tree.listen({8000: 777})
+    tree.hold(100, 777)
+    watched = source(tree, port=8000)
+    assert await looks(watched, 30) == [100, 101, 102]
+    for pid in (100, 101, 102):
+        tree.end(pid)
+    tree.listen({8000: 999})
+    tree.hold(300, 999)
+    assert await pids(watched) == [300]
+    await watched.close()
+
+
 async def test_a_front_end_that_listens_for_the_server_leads_to_it(tree: ProcTree) -> None:
     tree.start(103, 100, "vllm-rs", born=205)
     tree.listen({8000: 777})

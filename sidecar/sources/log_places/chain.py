@@ -107,6 +107,11 @@ def is_rotated(name: str) -> bool:
     return _is_rotated(name) is not None
 
 
+def is_kubelet_name(name: str) -> bool:
+    """Whether the kubelet gives such a name to a container's output."""
+    return _KUBELET.fullmatch(name) is not None
+
+
 def is_kubelet_file(path: Path) -> bool:
     """Whether a resolved path is one in which the kubelet lets a container's output be written."""
-    return _KUBELET.fullmatch(path.name) is not None and path.parent.parent.name.count("_") == 2  # noqa: PLR2004 - NAMESPACE_POD_UID
+    return is_kubelet_name(path.name) and path.parent.parent.name.count("_") == 2  # noqa: PLR2004 - NAMESPACE_POD_UID

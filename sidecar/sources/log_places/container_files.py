@@ -1,5 +1,7 @@
 """Which logs a path names: a file, a folder or a pattern, plain or written by a container runtime."""
 
+import os
+import stat
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from glob import glob, has_magic
@@ -11,6 +13,7 @@ from sidecar.sources.log_places.chain import (
     KubeletChain,
     RotatedChain,
     is_kubelet_file,
+    is_kubelet_name,
     is_rotated,
 )
 
@@ -61,6 +64,8 @@ def _listable(pattern: str) -> Path:
 
 
 def _chains(path: Path, layout: Layout) -> list[Chain]:
+    if layout is Layout.PLAIN and _is_simple(path):
+        return [RotatedChain(path)]
     if path.is_dir():
         return _chains_in(path, layout)
     if is_rotated(path.name) and not _is_wanted(path):
@@ -69,6 +74,16 @@ def _chains(path: Path, layout: Layout) -> list[Chain]:
     if layout is Layout.CRI or (layout is Layout.PLAIN and is_kubelet_file(target)):
         return [KubeletChain(target.parent)]
     return [RotatedChain(path)]
+
+
+def _is_simple(path: Path) -> bool:
+    """Whether one call says all: a regular file by its own name, which no runtime gives."""
+    if is_rotated(path.name) or is_kubelet_name(path.name):
+        return False
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 def _is_wanted(path: Path) -> bool:
