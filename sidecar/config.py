@@ -4,17 +4,15 @@ The only file that reads the environment. Unknown names are refused in all three
 that is silently ignored is a wrong answer at three in the morning.
 """
 
-import difflib
 import os
 import re
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from sidecar.errors import ConfigError
+from sidecar.errors import ConfigError, hint_at
 from sidecar.parse.quantity import parse_duration
 
 ENV_PREFIX = "VLLM_SIDECAR_"
@@ -344,6 +342,8 @@ def load(options: Mapping[str, object], *, file: Path | None = None) -> Settings
 
 def read_file(file: Path) -> dict[str, object]:
     """The values of a TOML file."""
+    import tomllib  # noqa: PLC0415 - few have one
+
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -356,6 +356,4 @@ def refuse_unknown(name: str, known: Mapping[str, object], where: str) -> None:
     """Refuse a name that is no setting, with the nearest one that is."""
     if name in known:
         return
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    raise ConfigError(f"{where}: unknown setting{hint}")
+    raise ConfigError(f"{where}: unknown setting{hint_at(name, known)}")

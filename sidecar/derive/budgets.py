@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from sidecar.catalog import vllm_metrics as roles
-from sidecar.derive.latency import is_usable, level, quantile
+from sidecar.derive.latency import is_usable, level, quantiles
 from sidecar.model.budget import Binding, Budget, Lengths
 from sidecar.model.limits import Limit
 from sidecar.model.readings import Histogram
@@ -204,12 +204,12 @@ def measure_lengths(histogram: Histogram | None) -> Lengths:
     """Lengths of finished requests; quantiles are as coarse as vLLM's buckets (1, 2, 5, 10 ...)."""
     if histogram is None or not histogram.count > 0:
         return Lengths()
-    seen = narrow(histogram)
+    found = quantiles(narrow(histogram), (0.5, 0.95, 0.99))
     return Lengths(
         mean=ratio(sane(histogram.total), histogram.count),
-        p50=sane(quantile(seen, 0.5)),
-        p95=sane(quantile(seen, 0.95)),
-        p99=sane(quantile(seen, 0.99)),
+        p50=sane(found.get(0.5)),
+        p95=sane(found.get(0.95)),
+        p99=sane(found.get(0.99)),
     )
 
 

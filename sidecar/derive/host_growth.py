@@ -47,6 +47,8 @@ class HostGrowth:
     def __init__(self) -> None:
         self._points: deque[tuple[float, float]] = deque(maxlen=POINTS)
         self._owner: Hashable = None
+        self._measured: Growth | None = None
+        self._is_measured = False
 
     def see(self, tick: Tick) -> None:
         """Take in the readings of a tick."""
@@ -56,7 +58,7 @@ class HostGrowth:
                 used = needed(reading.current, reading.reclaimable)
                 owner = (reading.boot, reading.path, reading.identity)
                 if reading.gone or used is None:
-                    self._points.clear()
+                    self._forget()
                 else:
                     self.feed(sample.at.monotonic, used, owner)
 
@@ -67,16 +69,26 @@ class HostGrowth:
         """
         points = self._points
         if owner != self._owner or (points and at < points[-1][0]):
-            points.clear()
+            self._forget()
             self._owner = owner
         if points and at - points[-1][0] < SPAN_S / POINTS:
             return
         points.append((at, used))
+        self._is_measured = False
         while at - points[0][0] > SPAN_S:
             points.popleft()
 
     def measure(self) -> Growth | None:
         """Least squares over the points; None until they lie 20 s apart."""
+        if not self._is_measured:
+            self._measured, self._is_measured = self._fit(), True
+        return self._measured
+
+    def _forget(self) -> None:
+        self._points.clear()
+        self._is_measured = False
+
+    def _fit(self) -> Growth | None:
         points = self._points
         count = len(points)
         if count < 3 or points[-1][0] - points[0][0] < LEAST_S:  # noqa: PLR2004  (two fit any line)

@@ -4,7 +4,7 @@ All of it comes from rises of vLLM's counters and histograms between the window'
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -34,8 +34,8 @@ class Latency:
 
 def merge(parts: Sequence[Histogram]) -> Histogram | None:
     """The sum of cumulative histograms at the edges that all of them have; None of none."""
-    if not parts:
-        return None
+    if len(parts) <= 1:
+        return parts[0] if parts else None
     tables = [dict(part.buckets) for part in parts]
     shared = set(tables[0]).intersection(*tables[1:])
     return Histogram(
@@ -67,18 +67,23 @@ def is_usable(buckets: Sequence[tuple[float, float]]) -> bool:
     )
 
 
-def quantile(histogram: Histogram, share: float) -> float | None:
-    """Prometheus' ``histogram_quantile``: linear within a bucket, None without observations.
+def quantiles(histogram: Histogram, shares: Iterable[float]) -> Mapping[float, float]:
+    """Prometheus' ``histogram_quantile`` of each share: linear within a bucket.
 
-    A rank in the open bucket gives the highest finite edge.
+    Empty without observations. A rank in the open bucket gives the highest finite edge.
     """
     if not is_usable(histogram.buckets):
-        return None
+        return {}
     buckets = level(histogram.buckets)
     total = buckets[-1][1]
     if total <= 0:
-        return None
-    rank = share * total
+        return {}
+    found = {share: value_at(buckets, share * total) for share in shares}
+    return {share: value for share, value in found.items() if value is not None}
+
+
+def value_at(buckets: Sequence[tuple[float, float]], rank: float) -> float | None:
+    """Where the observation of this rank lies in level buckets; None of a rank beyond all."""
     first_edge, first_count = buckets[0]
     # Rounding may lead beyond an edge, and so above a quantile that stands on it.
     if first_count >= rank:
@@ -100,13 +105,12 @@ def measure_latency(window: Window) -> Mapping[str, Latency]:
         )
         if merged is None:
             continue
-        values = {share: quantile(merged, share) for share in QUANTILES}
         found[role] = Latency(
             count=merged.count,
             mean=merged.total / merged.count if merged.count > 0 else None,
             # Nothing took less than no time, whatever a histogram's edges say.
             quantiles={
-                share: max(0.0, value) for share, value in values.items() if value is not None
+                share: max(0.0, value) for share, value in quantiles(merged, QUANTILES).items()
             },
         )
     return found

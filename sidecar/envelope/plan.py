@@ -3,7 +3,6 @@
 Unknown keys are refused with the nearest one, and no message holds a value: a command may bear a key.
 """
 
-import difflib
 import re
 import shlex
 import tomllib
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Final
 
-from sidecar.errors import ConfigError
+from sidecar.errors import ConfigError, hint_at
 from sidecar.model.envelope import Client, Objectives
 from sidecar.parse.quantity import parse_duration
 
@@ -138,7 +137,7 @@ def parse_plan(text: str) -> Plan:
     names = [stage.name for stage in stages]
     intended = told.get("intended", names[-1])
     if intended not in names:
-        hint = near(str(intended), names)
+        hint = hint_at(str(intended), names)
         raise ConfigError(f"plan: intended: no stage bears this name{hint}")
     rollback = read_table(told, "rollback")
     refuse_unknown(rollback, ("command",), "rollback.")
@@ -252,7 +251,7 @@ def read_command(told: Table, where: str) -> tuple[str, ...]:
         for found in BLANK.finditer(word):
             if found["blank"] and found["blank"] not in BLANKS:
                 # Not said which: it may be a part of a password.
-                hint = near(found["blank"], BLANKS)
+                hint = hint_at(found["blank"], BLANKS)
                 raise ConfigError(
                     f"plan: {where}command: unknown {{word}}{hint} ({{{{word}}}} stands for itself)"
                 )
@@ -267,13 +266,7 @@ def refuse_unknown(told: Table, known: Iterable[str], where: str) -> None:
     names = tuple(known)
     for name in told:
         if name not in names:
-            raise ConfigError(f"plan: {where}{name[:40]}: unknown key{near(name, names)}")
-
-
-def near(name: str, known: Iterable[str]) -> str:
-    """A hint at the nearest name, if one is near."""
-    found = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {found[0]}?" if found else ""
+            raise ConfigError(f"plan: {where}{name[:40]}: unknown key{hint_at(name, names)}")
 
 
 def read_table(told: Table, name: str) -> Table:

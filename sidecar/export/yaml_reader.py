@@ -3,13 +3,12 @@
 Faults name a line and a known key. What else stands in the file may be a password or a user's name.
 """
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import yaml
 
-from sidecar.errors import ConfigError
+from sidecar.errors import ConfigError, hint_at
 
 NULL = "tag:yaml.org,2002:null"
 BOOL = "tag:yaml.org,2002:bool"
@@ -97,9 +96,7 @@ class Entry:
         for key, value in self.pairs():
             name = key.text()
             if name not in known:
-                near = difflib.get_close_matches(name, tuple(known), n=1)
-                hint = f"; did you mean {near[0]}?" if near else ""
-                raise key.wrong(f"unknown key{hint}")
+                raise key.wrong(f"unknown key{hint_at(name, known)}")
             if value.node.tag != NULL:
                 found[name] = Entry(name, value.node)
         return found

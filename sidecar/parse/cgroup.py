@@ -1,6 +1,6 @@
 """Raw texts of a memory cgroup's files -> one reading, for both versions of the interface."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from sidecar.model.readings import CgroupReading
@@ -76,7 +76,7 @@ def parse_cgroup(
         return CgroupReading(version=version, path=path, gone=True, container=container)
     read = _read_v1 if version == 1 else _read_v2
     names = NAMES[1 if version == 1 else 2]
-    stat = _flat_keyed(files.get("memory.stat", ""))
+    stat = _flat_keyed(files.get("memory.stat", ""), (*names.cache, names.shmem, names.unevictable))
     return replace(
         read(path, files, identity),
         container=container,
@@ -106,7 +106,11 @@ def parse_bytes(text: str | None) -> int | None:
 
 def parse_reclaimable(version: int, text: str | None) -> int | None:
     """Bytes in ``memory.stat`` that the kernel takes back before it kills; None if not all is told."""
-    return None if text is None else _reclaimable(NAMES[version], _flat_keyed(text))
+    return (
+        None
+        if text is None
+        else _reclaimable(NAMES[version], _flat_keyed(text, NAMES[version].cache))
+    )
 
 
 def parse_available(meminfo: str) -> int | None:
@@ -153,10 +157,13 @@ def _read_v1(path: str, files: Mapping[str, str], identity: int | None) -> Cgrou
     )
 
 
-def _flat_keyed(text: str) -> dict[str, int]:
+def _flat_keyed(text: str, keys: Collection[str] | None = None) -> dict[str, int]:
+    """The numbers by their keys; of ``memory.stat``, which has fifty, those in ``keys``."""
     found: dict[str, int] = {}
     for line in text.splitlines():
         key, _, value = line.strip().partition(" ")
+        if keys is not None and key not in keys:
+            continue
         number = _count(value)
         if key and number is not None:
             found[key] = number

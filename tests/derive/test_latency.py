@@ -14,7 +14,7 @@ from sidecar.derive.latency import (
     measure_throughput,
     merge,
     preemptions_per_request,
-    quantile,
+    quantiles,
 )
 from sidecar.model.readings import Histogram
 from sidecar.model.vocabulary import Phase, ServerState
@@ -25,6 +25,10 @@ INF = math.inf
 
 def make_histogram(*buckets: tuple[float, float]) -> Histogram:
     return Histogram(buckets, count=buckets[-1][1] if buckets else 0, total=0.0)
+
+
+def quantile(histogram: Histogram, share: float) -> float | None:
+    return quantiles(histogram, (share,)).get(share)
 
 
 def make_window(*engines: EngineWindow, length: float = 10.0) -> Window:

@@ -20,9 +20,9 @@ from sidecar.thread import CallThread, Crew
 POLL_S: Final = 0.2
 """Seconds between two looks where nothing tells of new lines: a fraction of the second within which
 evidence is to show."""
-WATCHED_POLL_S: Final = 0.9
-"""The same where inotify tells of them and of rotation, so that only remote writers need the look. Less
-than a second, for the look of each tick counts, too: at a clock of 1 s no other one is needed."""
+WATCHED_POLL_S: Final = 1.0
+"""The same where inotify tells of them and of rotation, so that only remote writers need the look. The
+look of each tick counts, too: at a clock of 1 s no other one is needed."""
 WATCHED: Final = IN_MODIFY | IN_ATTRIB | IN_MOVE_SELF
 GAP_S: Final = 0.02
 """Seconds from one look to the next however fast lines come: a look takes many of them at once."""
