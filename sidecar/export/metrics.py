@@ -1,7 +1,7 @@
 """A report as an exposition: rows for every family of the table, rendered once per encoding."""
 
 import gzip
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from operator import is_
@@ -21,7 +21,7 @@ from sidecar.export.bounded import Row, Rows, Scene, set_scene
 from sidecar.export.build import build_rows
 from sidecar.export.render import Renderer
 from sidecar.model.report import EvidenceKey, Report, SourceStatus
-from sidecar.model.vocabulary import Fault, Source
+from sidecar.model.vocabulary import Fault
 from sidecar.model.window import Window
 from sidecar.parse.quantity import finite
 from sidecar.telling.plain import plain_text
@@ -44,11 +44,14 @@ def single(value: Callable[[Scene], float | None]) -> Rows:
     return lambda scene: [((), value(scene))]
 
 
-def each_state(family: Family, holds: Callable[[Report, tuple[str, ...]], bool]) -> Rows:
-    """A complete state set: 1 where it holds, 0 everywhere else."""
-    return lambda scene: [
-        (values, float(holds(scene.report, values))) for values in family.combinations
-    ]
+def each_state(family: Family, holding: Callable[[Report], Collection[tuple[str, ...]]]) -> Rows:
+    """A complete state set: 1 for the combinations that are ``holding``, 0 for all others."""
+
+    def rows(scene: Scene) -> Iterable[Row]:
+        held = holding(scene.report)
+        return [(values, float(values in held)) for values in family.combinations]
+
+    return rows
 
 
 def window_end(scene: Scene) -> float | None:
@@ -182,28 +185,33 @@ def reload_time(scene: Scene) -> float | None:
     return None if reload is None else reload.success_unix
 
 
-def status_of(report: Report, source: str) -> SourceStatus:
-    """The health of a source; that of one never configured if nothing is told."""
-    return report.sources.get(Source(source), SourceStatus())
+def sources_that(holds: Callable[[SourceStatus], bool]) -> Callable[[Report], set[tuple[str]]]:
+    """The sources of which something holds, as combinations of labels."""
+    return lambda report: {
+        (source.value,) for source, status in report.sources.items() if holds(status)
+    }
 
 
-def alert_holds(report: Report, values: tuple[str, ...]) -> bool:
-    """Whether the cause has a running episode of this severity."""
-    return any((cause.value, level.value) == values for cause, level in report.alerts.items())
+def alerts_held(report: Report) -> set[tuple[str, str]]:
+    """The causes that have a running episode, with its severity."""
+    return {(cause.value, level.value) for cause, level in report.alerts.items()}
 
 
-def is_observable(report: Report, values: tuple[str, ...]) -> bool:
-    """Whether the cause could be seen now."""
-    return any(seen and cause.value == values[0] for cause, seen in report.observable.items())
+def seen_causes(report: Report) -> set[tuple[str]]:
+    """The causes that could be seen now."""
+    return {(cause.value,) for cause, seen in report.observable.items() if seen}
 
 
 ROWS: tuple[tuple[Family, Rows], ...] = (
-    (exported.VERDICT, each_state(exported.VERDICT, lambda r, v: r.verdict.value == v[0])),
+    (exported.VERDICT, each_state(exported.VERDICT, lambda report: {(report.verdict.value,)})),
     (exported.WINDOWS, windows_rows),
     (exported.WINDOW_END, single(window_end)),
-    (exported.TARGET_STATE, each_state(exported.TARGET_STATE, lambda r, v: r.state.value == v[0])),
-    (exported.ALERT, each_state(exported.ALERT, alert_holds)),
-    (exported.OBSERVABLE, each_state(exported.OBSERVABLE, is_observable)),
+    (
+        exported.TARGET_STATE,
+        each_state(exported.TARGET_STATE, lambda report: {(report.state.value,)}),
+    ),
+    (exported.ALERT, each_state(exported.ALERT, alerts_held)),
+    (exported.OBSERVABLE, each_state(exported.OBSERVABLE, seen_causes)),
     (exported.EVIDENCE, evidence_rows),
     (exported.LAST_EVIDENCE, last_evidence_rows),
     (exported.LEVER, budget_rows.lever_rows),
@@ -237,12 +245,15 @@ ROWS: tuple[tuple[Family, Rows], ...] = (
     (exported.SERVER_PROCESSES, host_rows.process_rows),
     (exported.ORPHANED_PROCESSES, host_rows.orphan_rows),
     (exported.TARGET_INFO, info_rows),
-    (exported.METRIC_FOUND, each_state(exported.METRIC_FOUND, lambda r, v: v[0] in r.found)),
+    (
+        exported.METRIC_FOUND,
+        each_state(exported.METRIC_FOUND, lambda report: {(role,) for role in report.found}),
+    ),
     (
         exported.SOURCE_CONFIGURED,
-        each_state(exported.SOURCE_CONFIGURED, lambda r, v: status_of(r, v[0]).configured),
+        each_state(exported.SOURCE_CONFIGURED, sources_that(lambda one: one.configured)),
     ),
-    (exported.SOURCE_UP, each_state(exported.SOURCE_UP, lambda r, v: status_of(r, v[0]).up)),
+    (exported.SOURCE_UP, each_state(exported.SOURCE_UP, sources_that(lambda one: one.up))),
     (exported.SOURCE_DURATION, duration_rows),
     (exported.SOURCE_ERRORS, error_rows),
     (exported.TICKS, single(lambda scene: scene.report.clock.ticks)),

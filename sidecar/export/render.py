@@ -4,7 +4,7 @@ What a family and a row look like is asked of ``prometheus_client`` once; only n
 one scrape to the next, and of most rows not even those.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from prometheus_client.core import Metric
@@ -48,28 +48,35 @@ class Renderer:
         self.end = end
         self.heads: dict[str, str] = {}
         self.lines: dict[str, dict[tuple[str, ...], Line]] = {}
+        self.written: dict[str, tuple[Sequence[Row], str]] = {}
 
     def render(
-        self, tables: Iterable[tuple[Family, Iterable[Row]]], others: Iterable[Metric]
+        self, tables: Iterable[tuple[Family, Sequence[Row]]], others: Iterable[Metric]
     ) -> bytes:
         """Every family that has a row with a finite value, and ``others`` behind them."""
         parts: list[str] = []
         for family, rows in tables:
-            begin = len(parts)
-            known = self.lines.setdefault(family.name, {})
-            for values, value in rows:
-                line = known.get(values)
-                if line is not None and line.value == value:
-                    parts.append(line.text)
-                elif (number := finite(value)) is not None:
-                    parts.append(self.write(family, values, number))
-            if len(known) > 2 * (len(parts) - begin) + SPARE_ROWS:
-                known.clear()
-            if len(parts) > begin:
-                parts.insert(begin, self.head(family))
+            written = self.written.get(family.name)
+            if written is None or written[0] != rows:
+                written = self.written[family.name] = (rows, self.family(family, rows))
+            parts.append(written[1])
         parts.extend(map(self.single, others))
         parts.append(self.end)
         return "".join(parts).encode()
+
+    def family(self, family: Family, rows: Sequence[Row]) -> str:
+        """A family whose rows are not those that were written last; nothing without a finite value."""
+        parts: list[str] = []
+        known = self.lines.setdefault(family.name, {})
+        for values, value in rows:
+            line = known.get(values)
+            if line is not None and line.value == value:
+                parts.append(line.text)
+            elif (number := finite(value)) is not None:
+                parts.append(self.write(family, values, number))
+        if len(known) > 2 * len(parts) + SPARE_ROWS:
+            known.clear()
+        return self.head(family) + "".join(parts) if parts else ""
 
     def head(self, family: Family) -> str:
         """What stands above the family's rows."""
