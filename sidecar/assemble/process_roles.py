@@ -6,6 +6,7 @@ before, all but the first are ``python`` or ``python3`` and cannot be told from 
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from sidecar.model.readings import Process
 from sidecar.model.vocabulary import Party
@@ -31,8 +32,9 @@ engines."""
 ENGINES = frozenset({Party.ENGINE, Party.WORKER})
 
 
+@lru_cache(maxsize=256)
 def party_of(comm: str) -> Party:
-    """What a process of this name is to the server."""
+    """What a process of this name is to the server; asked of the same few names all the time."""
     if not comm.startswith(ANY):
         return Party.OTHER
     return next((party for prefix, party in PARTIES if comm.startswith(prefix)), Party.OTHER)

@@ -7,7 +7,7 @@ reclaimable slab. Usage alone stands at the limit of every server that reads its
 from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass
-from math import sqrt
+from math import inf, sqrt
 
 from sidecar.model.readings import CgroupReading
 from sidecar.model.report import HostOutlook
@@ -20,6 +20,8 @@ LEAST_S = 20.0
 """Seconds of points that there must be: a server that loads a model grows by jumps."""
 POINTS = 120
 """Points that are kept; a faster clock keeps only some of its readings."""
+FIT_S = 5.0
+"""Seconds that a fit holds: the next point of sixty changes little, and costs an eighth of all thinking."""
 FAR_S = 60_000.0
 """A limit that is further away is not told: growth of less than 1/1000 of the headroom in a minute
 is what allocators and page tables do on a server that has long been ready."""
@@ -48,7 +50,7 @@ class HostGrowth:
         self._points: deque[tuple[float, float]] = deque(maxlen=POINTS)
         self._owner: Hashable = None
         self._measured: Growth | None = None
-        self._is_measured = False
+        self._measured_at = -inf
 
     def see(self, tick: Tick) -> None:
         """Take in the readings of a tick."""
@@ -74,19 +76,19 @@ class HostGrowth:
         if points and at - points[-1][0] < SPAN_S / POINTS:
             return
         points.append((at, used))
-        self._is_measured = False
         while at - points[0][0] > SPAN_S:
             points.popleft()
 
     def measure(self) -> Growth | None:
-        """Least squares over the points; None until they lie 20 s apart."""
-        if not self._is_measured:
-            self._measured, self._is_measured = self._fit(), True
+        """Least squares over the points, at most ``FIT_S`` old; None until they lie 20 s apart."""
+        newest = self._points[-1][0] if self._points else -inf
+        if self._measured is None or newest - self._measured_at >= FIT_S:
+            self._measured, self._measured_at = self._fit(), newest
         return self._measured
 
     def _forget(self) -> None:
         self._points.clear()
-        self._is_measured = False
+        self._measured = None
 
     def _fit(self) -> Growth | None:
         points = self._points
