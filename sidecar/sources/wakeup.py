@@ -37,12 +37,16 @@ def emptied(descriptor: int) -> None:
 
 
 class Wakeup:
-    """Watches at most one descriptor at a time, and owns it; waiting outlives an exchange of it."""
+    """Watches at most one descriptor at a time, and owns it; waiting outlives an exchange of it.
+
+    ``count``: how often it was readable so far.
+    """
 
     def __init__(self) -> None:
         self._descriptor: int | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._woken = asyncio.Event()
+        self.count = 0
 
     @property
     def armed(self) -> bool:
@@ -82,6 +86,7 @@ class Wakeup:
 
     def _wake(self, descriptor: int, take: Callable[[int], None]) -> None:
         self._woken.set()
+        self.count += 1
         try:
             take(descriptor)
         except OSError:

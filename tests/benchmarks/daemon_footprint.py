@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tests.benchmarks.row import Row
-from tests.benchmarks.running import cpu_s, daemon_beside, memory_mb
+from tests.benchmarks.running import cpu_s, daemon_beside, memory_mb, part_beside
 
 NODE_EXPORTER = "prometheus-node-exporter"
 SECONDS = 60.0
@@ -91,6 +91,33 @@ def run(engines: int, interval: str, seconds: float) -> tuple[Use, Use | None]:
     return uses[0], uses[1] if theirs is not None else None
 
 
+def run_part(part: str, engines: int, seconds: float) -> float:
+    """Per cent of a core of a part of the daemon alone."""
+    with part_beside(part, engines) as pid:
+        time.sleep(WARM_S)
+        used, begun = cpu_s(pid), time.monotonic()
+        time.sleep(seconds)
+        return 100 * (cpu_s(pid) - used) / (time.monotonic() - begun)
+
+
+def measure_parts(ours: float, seconds: float) -> list[Row]:
+    """What of one engine's ``ours`` at a 1 s clock is there before anything is thought."""
+    parts = {
+        "gets": "of it: a loop with the two GETs, and nothing else",
+        "sources": "of it: every source sampled, and the samples thrown away",
+    }
+    return [
+        Row(
+            what=what,
+            ours=run_part(part, 1, seconds),
+            unit="% of a core",
+            reference="the whole daemon",
+            theirs=ours,
+        )
+        for part, what in parts.items()
+    ]
+
+
 def measure(seconds: float = SECONDS) -> list[Row]:
     """CPU and memory for one and eight engines at two clocks."""
     rows = []
@@ -122,6 +149,8 @@ def measure(seconds: float = SECONDS) -> list[Row]:
                     met=ours.rss <= RSS_TARGET_MB if is_bound else None,
                 ),
             ]
+            if (engines, interval) == (1, "1s"):
+                rows += measure_parts(ours.cpu, seconds)
     return rows
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.fakes import nvml
-from tests.fakes.daemon import ROOT, Daemon, daemon
+from tests.fakes.daemon import ROOT, Daemon, daemon, environment
 
 GPU = """count 1
 driver 550.1
@@ -63,23 +63,51 @@ def busy_server(engines: int, log: Path, renames_s: float) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def daemon_beside(engines: int, interval: str, *, renames_s: float = 0.0) -> Iterator[Daemon]:
-    """The daemon with every source: exposition, health, processes, cgroup, log, kernel log, GPU, state.
-
-    ``renames_s``: after so many seconds each, all labels of the server are new; 0: never.
-    """
+def surroundings(
+    engines: int, renames_s: float = 0.0
+) -> Iterator[tuple[str, Path, dict[str, str]]]:
+    """Address and folder of a busy server, whose log is in ``log``, and the environment with one GPU."""
     with tempfile.TemporaryDirectory() as place:
         work = Path(place)
         library = nvml.build(work / "nvml", steady=True)
         (work / "gpus").write_text(GPU)
         env = {"LD_LIBRARY_PATH": str(library), "FAKE_NVML_STATE": str(work / "gpus")}
-        with (
-            busy_server(engines, work / "log", renames_s) as target,
-            daemon(
-                *("--target", target, "--log", str(work / "log"), "--interval", interval),
-                *("--state-dir", str(work / "state")),
-                env=env,
-            ) as running,
-        ):
-            running.samples()
-            yield running
+        with busy_server(engines, work / "log", renames_s) as target:
+            yield target, work, env
+
+
+@contextlib.contextmanager
+def daemon_beside(engines: int, interval: str, *, renames_s: float = 0.0) -> Iterator[Daemon]:
+    """The daemon with every source: exposition, health, processes, cgroup, log, kernel log, GPU, state.
+
+    ``renames_s``: after so many seconds each, all labels of the server are new; 0: never.
+    """
+    with (
+        surroundings(engines, renames_s) as (target, work, env),
+        daemon(
+            *("--target", target, "--log", str(work / "log"), "--interval", interval),
+            *("--state-dir", str(work / "state")),
+            env=env,
+        ) as running,
+    ):
+        running.samples()
+        yield running
+
+
+@contextlib.contextmanager
+def part_beside(part: str, engines: int) -> Iterator[int]:
+    """The pid of a part of the daemon that does nothing with what it gets (``bare``)."""
+    with surroundings(engines) as (target, work, env):
+        logs = [str(work / "log")] if part == "sources" else []
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.benchmarks.bare", part, target, *logs],
+            env=environment(env),
+            cwd=ROOT,
+        )
+        try:
+            yield process.pid
+            if process.poll() is not None:
+                raise RuntimeError(f"{part} has ended")
+        finally:
+            process.kill()
+            process.wait()

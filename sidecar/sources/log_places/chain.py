@@ -22,6 +22,11 @@ class Chain(Protocol):
         """What tells this log from others; stays through rotation and restarts."""
         ...
 
+    @property
+    def is_all(self) -> bool:
+        """Whether no other log can come to be meant, as long as the live file is at its path."""
+        ...
+
     def live(self) -> Path:
         """The file that is written to now; it need not be there."""
         ...
@@ -42,9 +47,10 @@ class RotatedChain:
     ``log.20260131-101500.gz`` (kubelet), ``log.old``.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, is_all: bool = False) -> None:
         self._path = path
         self.name = str(path)
+        self.is_all = is_all
 
     def live(self) -> Path:
         """The path itself."""
@@ -74,6 +80,8 @@ class KubeletChain:
     ``N.log.YYYYMMDD-HHMMSS``, and packs that to ``.gz`` when it rotates again
     (kubernetes ``pkg/kubelet/logs/container_log_manager.go``).
     """
+
+    is_all = False
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -39,7 +39,7 @@ def finder(path: str, layout: Layout) -> Callable[[], Sequence[Chain]]:
     def find() -> Sequence[Chain]:
         found: dict[str, Chain] = {}
         for each in _paths(path):
-            for chain in _chains(each, layout):
+            for chain in _chains(each, layout, is_all=not has_magic(path)):
                 found.setdefault(chain.name, chain)
         return list(found.values())
 
@@ -63,9 +63,9 @@ def _listable(pattern: str) -> Path:
     return Path(*parts[:plain])
 
 
-def _chains(path: Path, layout: Layout) -> list[Chain]:
+def _chains(path: Path, layout: Layout, *, is_all: bool) -> list[Chain]:
     if layout is Layout.PLAIN and _is_simple(path):
-        return [RotatedChain(path)]
+        return [RotatedChain(path, is_all=is_all)]
     if path.is_dir():
         return _chains_in(path, layout)
     if is_rotated(path.name) and not _is_wanted(path):

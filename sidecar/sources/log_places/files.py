@@ -24,6 +24,8 @@ WATCHED_POLL_S: Final = 1.0
 """The same where inotify tells of them and of rotation, so that only remote writers need the look. The
 look of each tick counts, too: at a clock of 1 s no other one is needed."""
 WATCHED: Final = IN_MODIFY | IN_ATTRIB | IN_MOVE_SELF
+TRUSTED_POLL_S: Final = 5.0
+"""The same for one file of which inotify told when lines came: whoever writes it is on this host."""
 GAP_S: Final = 0.02
 """Seconds from one look to the next however fast lines come: a look takes many of them at once."""
 READ_LIMIT_S: Final = 0.4
@@ -40,7 +42,7 @@ Find = Callable[[], Sequence[Chain]]
 class _Look:
     """What one look found. ``watch`` is a new inotify descriptor; None leaves the old one.
 
-    ``is_going_on``: a file is about to be left for a newer one.
+    ``is_going_on``: a file is about to be left for a newer one. ``is_all``: nothing else is to be found.
     """
 
     portions: tuple[Portion, ...]
@@ -48,6 +50,7 @@ class _Look:
     position: FilesPosition | None
     watch: int | None = None
     is_going_on: bool = False
+    is_all: bool = False
 
 
 class FilesPlace:
@@ -82,6 +85,8 @@ class FilesPlace:
         self._is_going_on = False
         self._closed = False
         self._looked_at = float("-inf")
+        self._wakes = 0
+        self._is_trusted = False
 
     async def open(self) -> None:
         """Go to where reading begins; what is there to be read waits for ``read``."""
@@ -99,11 +104,16 @@ class FilesPlace:
 
     async def read(self) -> Sequence[Portion] | Fault:
         """What was written since the last call."""
+        if self._is_trusted and self._wakes == self._wakeup.count and self._left() > 0:
+            return ()
+        known = self._wakes
         late = await self._look()
         if not self._looks:
+            self._is_trusted = False
             return late or Fault.TIMEOUT
         portions: list[Portion] = []
         fault = None
+        may_be_trusted = True
         while self._looks:
             look = self._looks.popleft()
             portions += look.portions
@@ -111,8 +121,11 @@ class FilesPlace:
             self._is_going_on = look.is_going_on
             if look.watch is not None:
                 self._wakeup.arm(look.watch if look.watch >= 0 else None)
+            may_be_trusted &= look.watch is None and look.is_all and not look.is_going_on
         self._behind = any(portion.lag_bytes for portion in portions)
         said = [p for p in portions if p.data or p.above or p.overlong or p.lost]
+        told = self._wakeup.count != known if said else self._is_trusted
+        self._is_trusted = told and may_be_trusted and not (fault or self._behind)
         return said or fault or portions
 
     async def wait(self) -> None:
@@ -136,9 +149,14 @@ class FilesPlace:
 
     async def _stirred(self) -> None:
         """Return when the kernel tells of a file, or nobody has looked for a while."""
-        while self._left_of(WATCHED_POLL_S) > 0:
-            if await self._wakeup.wait_until(self._clock, self._looked_at + WATCHED_POLL_S):
+        while (left := self._left()) > 0:
+            due = self._clock.now().monotonic + left
+            if await self._wakeup.wait_until(self._clock, due):
                 return
+
+    def _left(self) -> float:
+        """Seconds until somebody has to look though nothing tells of a file."""
+        return self._left_of(TRUSTED_POLL_S if self._is_trusted else WATCHED_POLL_S)
 
     def _left_of(self, seconds: float) -> float:
         """What is left of so many seconds since the last look."""
@@ -147,6 +165,7 @@ class FilesPlace:
     async def _look(self) -> Fault | None:
         """Look once; why nothing came of it, if it has not returned in time."""
         now = self._looked_at = self._clock.now().monotonic
+        self._wakes = self._wakeup.count
 
         def look() -> None:
             # Kept here and not returned: nobody may wait for it any more, and its lines are read.
@@ -177,6 +196,7 @@ class _Follower:
         self._find_at = float("-inf")
         self._fault: Fault | None = None
         self._is_first = True
+        self._is_all = False
         self._watched: frozenset[int | None] = frozenset()
         self._lookback: list[bytes] = []
 
@@ -195,7 +215,14 @@ class _Follower:
             else:
                 portions.append(self._told(name, tail, got))
         is_going_on = any(tail.is_going_on for tail in self._tails.values())
-        return _Look(tuple(portions), fault, self._position(), self._rewatched(), is_going_on)
+        return _Look(
+            tuple(portions),
+            fault,
+            self._position(),
+            self._rewatched(),
+            is_going_on=is_going_on,
+            is_all=self._is_all,
+        )
 
     def close(self) -> None:
         """Give the files back."""
@@ -221,6 +248,7 @@ class _Follower:
             return
         self._fault = None
         self._found = frozenset(chain.name for chain in chains)
+        self._is_all = len(chains) == 1 and chains[0].is_all
         held = {tail.identity for tail in self._tails.values()}
         for chain in chains:
             if chain.name in self._tails or len(self._tails) >= MOST_FILES:

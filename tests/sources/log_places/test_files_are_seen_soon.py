@@ -1,10 +1,12 @@
 """A new line is seen within milliseconds where the kernel tells of it, and soon where it does not."""
 
 import asyncio
+import os
 import statistics
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -134,3 +136,106 @@ async def test_a_look_of_the_tick_puts_off_the_next_one(tmp_path: Path) -> None:
     await settle()
     assert waiting.done()
     await place.close()
+
+
+class Looks:
+    """A place whose looks are counted, on a clock moved by hand."""
+
+    def __init__(self, log: Path, path: str) -> None:
+        self.clock = FakeClock()
+        self.log = log
+        self.count = 0
+        self.place = FilesPlace(self.clock, "log", finder(path, Layout.PLAIN), limit_s=10)
+        look = self.place._follower.look
+
+        def counted(now: float) -> Any:
+            self.count += 1
+            return look(now)
+
+        self.place._follower.look = counted  # type: ignore[method-assign]
+
+    async def ticks(self, seconds: int) -> int:
+        """How often was looked in so many seconds, with a tick in each."""
+        before = self.count
+        for _ in range(seconds):
+            assert not await data(self.place)
+            await self.clock.advance(1.0)
+        return self.count - before
+
+    async def write(self, text: str) -> None:
+        """Append, and read it as soon as the kernel tells."""
+        waiting = asyncio.ensure_future(self.place.wait())
+        await self.clock.advance(GAP_S)
+        append(self.log, text)
+        async with asyncio.timeout(10):
+            await waiting
+        assert await data(self.place) == text.encode()
+
+
+async def data(place: FilesPlace) -> bytes:
+    got = await place.read()
+    assert not isinstance(got, Fault)
+    return b"".join(portion.data for portion in got)
+
+
+@pytest.mark.parametrize(("pattern", "looks"), [("log", 2), ("lo?", 10)])
+async def test_a_log_of_which_the_kernel_told_is_looked_at_rarely_in_vain(
+    tmp_path: Path, pattern: str, looks: int
+) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    watched = Looks(log, str(tmp_path / pattern))
+    await watched.place.open()
+    await watched.place.read()
+    assert await watched.ticks(5) == 5
+    await watched.write("one\n")
+    # Of a pattern there may be new files at any time.
+    assert await watched.ticks(10) == looks
+    await watched.write("two\n")
+    await watched.place.close()
+
+
+async def test_what_came_without_a_word_of_the_kernel_is_looked_for_again(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    watched = Looks(log, str(log))
+    await watched.place.open()
+    await watched.place.read()
+    await watched.write("one\n")
+    assert await watched.ticks(4) == 0
+    # As by a writer on another host: this one's kernel never hears of it.
+    watched.place._wakeup.close()
+    watched.place._wakeup._descriptor = os.open("/dev/null", os.O_RDONLY)
+    append(log, "two\n")
+    await watched.clock.advance(5.0)
+    assert await data(watched.place) == b"two\n"
+    assert await watched.ticks(5) >= 4
+    await watched.place.close()
+
+
+@pytest.mark.parametrize("how", ["renamed", "removed", "truncated"])
+async def test_a_trusted_log_that_is_rotated_is_followed_at_once(tmp_path: Path, how: str) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    watched = Looks(log, str(log))
+    await watched.place.open()
+    await watched.place.read()
+    await watched.write("one\n")
+    assert await watched.ticks(3) == 0
+    waiting = asyncio.ensure_future(watched.place.wait())
+    await watched.clock.advance(GAP_S)
+    if how == "renamed":
+        log.rename(tmp_path / "log.1")
+    elif how == "removed":
+        log.unlink()
+    else:
+        os.truncate(log, 0)
+    append(log, "another\n")
+    async with asyncio.timeout(10):
+        await waiting
+    told = await data(watched.place)
+    if not told:
+        await watched.clock.advance(POLL_S)
+        told = await data(watched.place)
+    assert told == b"another\n"
+    await watched.place.close()
