@@ -100,8 +100,8 @@ def run_part(part: str, engines: int, seconds: float) -> float:
         return 100 * (cpu_s(pid) - used) / (time.monotonic() - begun)
 
 
-def measure_parts(ours: float, seconds: float) -> list[Row]:
-    """What of one engine's ``ours`` at a 1 s clock is there before anything is thought."""
+def measure_parts(ours: float, engines: int, seconds: float) -> list[Row]:
+    """What of ``ours`` at a 1 s clock is there before anything is thought."""
     parts = {
         "gets": "of it: a loop with the two GETs, and nothing else",
         "sources": "of it: every source sampled, and the samples thrown away",
@@ -109,7 +109,7 @@ def measure_parts(ours: float, seconds: float) -> list[Row]:
     return [
         Row(
             what=what,
-            ours=run_part(part, 1, seconds),
+            ours=run_part(part, engines, seconds),
             unit="% of a core",
             reference="the whole daemon",
             theirs=ours,
@@ -149,8 +149,8 @@ def measure(seconds: float = SECONDS) -> list[Row]:
                     met=ours.rss <= RSS_TARGET_MB if is_bound else None,
                 ),
             ]
-            if (engines, interval) == (1, "1s"):
-                rows += measure_parts(ours.cpu, seconds)
+            if interval == "1s":
+                rows += measure_parts(ours.cpu, engines, seconds)
     return rows
 
 
