@@ -1,20 +1,62 @@
 """Two expositions of one server -> how much each counter rose between them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sidecar.catalog.vllm_metrics import ROLES, Shape
 from sidecar.model.readings import Histogram, MetricsReading
-from sidecar.model.window import EngineWindow
 
 COUNTERS = frozenset(role.role for role in ROLES if role.shape is Shape.COUNTER)
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramRise:
+    """A histogram at two readings. What it rose by is worked out when it is asked for.
+
+    ``before``: None where it began at zero. Otherwise it holds no more than ``now``, in as many buckets.
+    """
+
+    before: Histogram | None
+    now: Histogram
+
+    @classmethod
+    def between(cls, before: Histogram | None, now: Histogram) -> "HistogramRise":
+        """The rise between two readings; from zero where it fell, or has other buckets."""
+        is_same = (
+            before is not None
+            and now.count >= before.count
+            and len(now.buckets) == len(before.buckets)
+        )
+        return cls(before if is_same else None, now)
+
+    @property
+    def count(self) -> float:
+        """Observations."""
+        return self.now.count - (0.0 if self.before is None else self.before.count)
+
+    def followed_by(self, later: "HistogramRise") -> "HistogramRise | None":
+        """Both as one, if the later one begins where this one ends."""
+        return HistogramRise(self.before, later.now) if later.before is self.now else None
+
+    def measure(self) -> Histogram:
+        """The observations between the readings."""
+        return subtract(self.now, self.before)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRise:
+    """What rose of one engine; as in ``EngineWindow``."""
+
+    deltas: Mapping[str, float] = field(default_factory=dict)
+    outcomes: Mapping[str, float] = field(default_factory=dict)
+    histograms: Mapping[str, HistogramRise] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Rise:
     """What rose between two readings. ``restarted``: the counters began anew in between."""
 
-    engines: Mapping[str, EngineWindow]
+    engines: Mapping[str, EngineRise]
     restarted: bool = False
 
 
@@ -58,7 +100,7 @@ class Counters:
             self.outcomes.clear()
             self.histograms.clear()
         rises = {
-            engine: EngineWindow(
+            engine: EngineRise(
                 deltas={
                     role: max(0.0, value - self.values.get((engine, role), 0.0))
                     for role, value in seen.values.items()
@@ -69,7 +111,7 @@ class Counters:
                     for reason, value in seen.outcomes.items()
                 },
                 histograms={
-                    role: subtract(now, self.histograms.get((engine, role)))
+                    role: HistogramRise.between(self.histograms.get((engine, role)), now)
                     for role, now in seen.histograms.items()
                 },
             )
@@ -135,7 +177,7 @@ def subtract(now: Histogram, before: Histogram | None) -> Histogram:
     """The observations between two readings; from zero where the bounds changed or fell."""
     if before is None or now.count < before.count or len(now.buckets) != len(before.buckets):
         return now
-    # Hundreds of buckets a tick: one plain loop, in which bounds that differ leave a bucket out.
+    # Hundreds of buckets: one plain loop, in which bounds that differ leave a bucket out.
     buckets = [
         (bound, n - m if n > m else 0.0)
         for (bound, n), (earlier, m) in zip(now.buckets, before.buckets, strict=True)
@@ -166,3 +208,17 @@ def add(first: Histogram | None, second: Histogram) -> Histogram:
         count=first.count + second.count,
         total=first.total + second.total,
     )
+
+
+def total(rises: Iterable[HistogramRise]) -> Histogram:
+    """The observations of all rises, of which there is one at least.
+
+    Raises:
+        ValueError: there is none.
+    """
+    found: Histogram | None = None
+    for rise in rises:
+        found = add(found, rise.measure())
+    if found is None:
+        raise ValueError("no rise")
+    return found

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sidecar.assemble.counters import EngineRise
 from sidecar.catalog import vllm_metrics as roles
 from sidecar.model.readings import EngineReading, MetricsReading
 from sidecar.model.samples import Instant
-from sidecar.model.window import EngineWindow
 
 MOVING = (roles.GENERATION_TOKENS, roles.PROMPT_TOKENS, roles.FINISHED)
 WORK = (roles.RUNNING, roles.WAITING, roles.SWAPPED)
@@ -21,7 +21,7 @@ class Progress:
     last_token: Instant | None = None
 
     def advance(
-        self, reading: MetricsReading, rises: Mapping[str, EngineWindow], at: Instant
+        self, reading: MetricsReading, rises: Mapping[str, EngineRise], at: Instant
     ) -> None:
         """Take in a reading and what rose since the one before."""
         for engine, seen in reading.engines.items():
@@ -49,7 +49,7 @@ def has_work(seen: EngineReading) -> bool:
     return any(seen.values.get(role, 0.0) > 0 for role in WORK)
 
 
-def has_moved(rise: EngineWindow) -> bool:
+def has_moved(rise: EngineRise) -> bool:
     """Whether anything was made: tokens, finished requests, first tokens, engine steps."""
     return any(rise.deltas.get(role, 0.0) > 0 for role in MOVING) or any(
         histogram.count > 0 for histogram in rise.histograms.values()

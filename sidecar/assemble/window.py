@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 
-from sidecar.assemble.counters import COUNTERS, Rise, add
+from sidecar.assemble.counters import COUNTERS, EngineRise, HistogramRise, Rise, total
 from sidecar.assemble.gauges import Gauge
 from sidecar.assemble.gpus import Split
 from sidecar.model.budget import GpuBudget, Sight
@@ -12,7 +12,6 @@ from sidecar.model.evidence import Evidence
 from sidecar.model.limits import Limits
 from sidecar.model.readings import (
     CgroupReading,
-    Histogram,
     LogReading,
     MetricsReading,
     NvmlReading,
@@ -35,17 +34,23 @@ class EngineSpan:
 
     deltas: dict[str, float] = field(default_factory=dict)
     gauges: dict[str, Gauge] = field(default_factory=dict)
-    histograms: dict[str, Histogram] = field(default_factory=dict)
+    histograms: dict[str, list[HistogramRise]] = field(default_factory=dict)
     outcomes: dict[str, float] = field(default_factory=dict)
 
-    def add_rise(self, rise: EngineWindow) -> None:
+    def add_rise(self, rise: EngineRise) -> None:
         """Add what rose between two readings."""
         for role, value in rise.deltas.items():
             self.deltas[role] = self.deltas.get(role, 0.0) + value
         for reason, value in rise.outcomes.items():
             self.outcomes[reason] = self.outcomes.get(reason, 0.0) + value
         for role, histogram in rise.histograms.items():
-            self.histograms[role] = add(self.histograms.get(role), histogram)
+            rises = self.histograms.setdefault(role, [])
+            # One from the window's begin to now, unless the counters began anew.
+            both = rises[-1].followed_by(histogram) if rises else None
+            if both is None:
+                rises.append(histogram)
+            else:
+                rises[-1] = both
 
     def add_gauges(self, values: Mapping[str, float]) -> None:
         """Add the gauges of one reading."""
@@ -62,7 +67,7 @@ class EngineSpan:
         return EngineWindow(
             deltas=dict(self.deltas),
             gauges={role: gauge.spread() for role, gauge in self.gauges.items()},
-            histograms=dict(self.histograms),
+            histograms={role: total(rises) for role, rises in self.histograms.items()},
             outcomes=dict(self.outcomes),
         )
 

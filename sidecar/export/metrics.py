@@ -46,7 +46,6 @@ def single(value: Callable[[Scene], float | None]) -> Rows:
 
 def each_state(family: Family, holding: Callable[[Report], Collection[tuple[str, ...]]]) -> Rows:
     """A complete state set: 1 for the combinations that are ``holding``, 0 for all others."""
-
     combinations = family.combinations
 
     def rows(scene: Scene) -> Iterable[Row]:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.assemble.counters import Counters
+from sidecar.assemble.window import EngineSpan
 from sidecar.catalog import vllm_metrics as roles
 from sidecar.model.readings import EngineReading, Histogram, MetricsReading
 
@@ -112,10 +113,40 @@ def test_a_histogram_is_taken_apart_bucket_by_bucket(
         engines = {"0": EngineReading(values={}, histograms={roles.TTFT: h})}
         rise = counters.advance(MetricsReading(naming="vllm:", found=frozenset(), engines=engines))
         seen = rise.engines.get("0")
-        return tuple(n for _, n in seen.histograms[roles.TTFT].buckets) if seen else ()
+        return tuple(n for _, n in seen.histograms[roles.TTFT].measure().buckets) if seen else ()
 
     assert step(before) == ()
     assert step(now) == expected
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["rise", "same", "reset", "replaced"]), st.integers(0, 9)),
+    max_size=12,
+)
+
+
+@given(STEPS)
+def test_a_window_holds_what_rose_from_reading_to_reading(steps: list[tuple[str, int]]) -> None:
+    counters, span, expected = Counters(), EngineSpan(), (0.0, 0.0, 0.0)
+    now = histogram(5, 6, 7)
+    for how, more in (("rise", 0), *steps):
+        if how == "reset":
+            now = histogram(0, 0, 0)
+        elif how != "same":
+            counts = [n for _, n in now.buckets]
+            now = histogram(counts[0], counts[1] + more / 2, counts[2] + more)
+        engines = {"0": EngineReading(values={}, histograms={roles.TTFT: now})}
+        rise = counters.advance(MetricsReading(naming="vllm:", found=frozenset(), engines=engines))
+        for engine in rise.engines.values():
+            span.add_rise(engine)
+            risen = engine.histograms[roles.TTFT].measure().buckets
+            expected = tuple(n + m for n, (_, m) in zip(expected, risen, strict=True))  # type: ignore[assignment]
+        counters.see_root(replaced=how == "replaced")
+    found = span.close().histograms
+    assert len(span.histograms.get(roles.TTFT, ())) <= 1 + sum(
+        how in {"reset", "replaced"} for how, _ in steps
+    )
+    assert tuple(n for _, n in found[roles.TTFT].buckets) == expected if steps else not found
 
 
 @pytest.mark.parametrize(
