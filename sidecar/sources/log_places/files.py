@@ -123,7 +123,8 @@ class FilesPlace:
             look = self._looks.popleft()
             portions += look.portions
             fault, self._position = look.fault, look.position or self._position
-            self._is_going_on = look.is_going_on
+            # What was written before a new watch was set nobody tells of.
+            self._is_going_on = look.is_going_on or look.watch is not None
             if look.watch is not None:
                 self._wakeup.arm(look.watch if look.watch >= 0 else None)
             may_be_trusted &= look.watch is None and look.is_all and not look.is_going_on

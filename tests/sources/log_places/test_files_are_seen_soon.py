@@ -14,6 +14,7 @@ from sidecar.clock import Clock
 from sidecar.model.vocabulary import Fault
 from sidecar.sources.log_places.container_files import Layout, finder
 from sidecar.sources.log_places.files import GAP_S, POLL_S, WATCHED_POLL_S, FilesPlace
+from sidecar.sources.wakeup import inotify
 from tests.fakes.clock import FakeClock, settle
 
 
@@ -341,3 +342,25 @@ async def test_what_a_given_up_read_found_is_told_by_the_next_one(tmp_path: Path
         await asyncio.sleep(0)
     assert [portion.data for portion in got] == [b"two\n"]
     await watched.place.close()
+
+
+async def test_what_came_before_a_file_was_watched_is_seen_soon(tmp_path: Path) -> None:
+    clock, log = FakeClock(), tmp_path / "log"
+
+    def late(paths: Iterable[Path], events: int, folders: Iterable[Path]) -> int | None:
+        named = list(paths)
+        if named:
+            append(log, "meanwhile\n")
+        return inotify(named, events, folders)
+
+    place = FilesPlace(clock, "log", finder(str(log), Layout.PLAIN), watch=late, limit_s=10)
+    await place.open()
+    append(log, "one\n")
+    assert await data(place) == b"one\n"
+    assert place._wakeup.armed
+    waiting = asyncio.ensure_future(place.wait())
+    await clock.advance(POLL_S)
+    async with asyncio.timeout(10):
+        await waiting
+    assert await data(place) == b"meanwhile\n"
+    await place.close()
