@@ -32,6 +32,9 @@ _LEAST_BYTES: Final = 64 * 1024
 """Bytes that are asked for at least: what is written meanwhile comes along."""
 _MOST_FILES: Final = 4
 """Files that one call goes through at most."""
+_LOOKS: Final = 5
+"""Calls without news after which a file is left for one that is empty: its writer may still hold it, and
+was told of the new one later."""
 _FAULTS: Final = {
     errno.ENOENT: Fault.ABSENT,
     errno.ENOTDIR: Fault.ABSENT,
@@ -109,8 +112,13 @@ class Tail:
 
     @property
     def is_going_on(self) -> bool:
-        """Whether another file is at the log's path now, so that this one is soon to be left for it."""
-        return self._looked_for == 1
+        """Whether the file is not at the log's path any more, and may soon be left for another one."""
+        return 0 < self._looked_for < _LOOKS
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the file was at the log's path when it was looked at last."""
+        return self._file is not None and not self._looked_for
 
     def read(self, most: int | None = None) -> Portion | Fault:
         """What was written since the last call, or why nothing can be known."""
@@ -123,7 +131,10 @@ class Tail:
                     return self._portion(data) if data else fault
                 new = self._new_bytes(most)
                 data += self._cutter.feed(new)
-                if new or not self._is_left():
+                if new:
+                    self._seen_with_news()
+                    break
+                if not self._is_left():
                     break
                 data += self._cutter.finish()
                 self._go_on()
@@ -269,10 +280,22 @@ class Tail:
                 copy.close()
         return None
 
+    def _seen_with_news(self) -> None:
+        """Note whether the file is at the log's path: who tells of news may tell of both only once."""
+        if self._file is None or self._offset < self._size:
+            return
+        try:
+            there = self._chain.live().stat()
+        except OSError:
+            self._looked_for = 1
+        else:
+            self._looked_for = int((there.st_dev, there.st_ino) != self._file.identity)
+
     def _is_left(self) -> bool:
         """Whether the file at its end was given up for another one.
 
-        The writer may still hold the old one for a moment: so it is looked at once more first.
+        The writer may still hold the old one for a moment: so it is looked at once more first, and more
+        often while nobody has written to the new one.
         """
         if self._file is None:
             return False
@@ -287,7 +310,7 @@ class Tail:
             self._looked_for = 0
             return False
         self._looked_for += 1
-        return self._looked_for > 1
+        return self._looked_for > (1 if there.st_size else _LOOKS)
 
     def _go_on(self) -> None:
         """Begin the next generation; the live one where it is not known which is the next."""

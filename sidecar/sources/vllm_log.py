@@ -101,6 +101,8 @@ class VllmLogSource:
         self._bytes = 0
         self._looked_at = 0
         self._urgent = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
 
     async def open(self) -> None:
         """Go to where reading begins; what was written before is not told."""
@@ -153,10 +155,13 @@ class VllmLogSource:
         self._past = ()
         self._dropped.clear()
         self._lines = self._bytes = self._looked_at = 0
+        self._room.set()
         return reading
 
     async def _follow(self, followed: _Followed) -> None:
         while True:
+            # A place that nobody reads has no reason to wait, and nothing else would have its turn.
+            await self._room.wait()
             await followed.place.wait()
             await self._drain(followed)
 
@@ -165,6 +170,7 @@ class VllmLogSource:
             # Whoever waited for lines may have been called away amid those that it had got.
             await self._look_at(followed)
             if self._is_full():
+                self._room.clear()
                 return
             followed.before_it = followed.place.position()
             got = await followed.place.read()

@@ -15,8 +15,13 @@ IN_ATTRIB: Final = 0x4
 IN_MOVE_SELF: Final = 0x800
 
 
-def inotify(paths: Iterable[Path], events: int = IN_MODIFY) -> int | None:
-    """A descriptor that is readable after one of ``events`` at ``paths``; None if none can be watched."""
+def inotify(
+    paths: Iterable[Path], events: int = IN_MODIFY, folders: Iterable[Path] = ()
+) -> int | None:
+    """A descriptor that is readable after one of ``events`` at ``paths``; None if none can be watched.
+
+    It is so, too, after one of ``folders`` was given another name.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor = int(libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
     if descriptor < 0:
@@ -25,6 +30,8 @@ def inotify(paths: Iterable[Path], events: int = IN_MODIFY) -> int | None:
     if all(watch < 0 for watch in watches):
         os.close(descriptor)
         return None
+    for folder in folders:
+        libc.inotify_add_watch(descriptor, os.fsencode(folder), IN_MOVE_SELF)
     return descriptor
 
 

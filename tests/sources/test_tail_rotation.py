@@ -105,3 +105,28 @@ def test_an_old_file_beside_a_log_that_was_made_anew_is_not_its_successor(tmp_pa
     log.write_text("two\n")
     assert read_all(tail) == b"one\ntwo\n"
     tail.close()
+
+
+def test_an_empty_successor_is_no_sign_yet_that_the_old_file_is_left(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    tail = begun(log)
+    # As logrotate does it with ``create``: the writer is told to open the new one only afterwards.
+    log.rename(tmp_path / "log.1")
+    log.touch()
+    assert read_all(tail, 4) == b""
+    append(tmp_path / "log.1", "late\n")
+    assert read_all(tail, 4) == b"late\n"
+    assert tail.is_going_on
+    append(log, "new\n")
+    assert read_all(tail, 2) == b"new\n"
+    tail.close()
+
+
+def test_an_old_file_that_nobody_writes_to_is_left_for_an_empty_one(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    tail = begun(log)
+    log.rename(tmp_path / "log.1")
+    log.touch()
+    assert read_all(tail, 7) == b""
+    assert tail.identity == (log.stat().st_dev, log.stat().st_ino)
+    tail.close()

@@ -86,6 +86,30 @@ async def test_between_two_samples_no_more_is_read_than_is_soon_looked_at(
     await given_up(waiting)
 
 
+class ReadyPlace(FloodedPlace):
+    """The same, but its ``wait`` gives nobody else a turn."""
+
+    waits = 0
+
+    async def wait(self) -> None:
+        self.waits += 1
+        assert self.waits < 1000, "all else stands still"
+
+
+async def test_a_log_of_which_no_more_is_read_does_not_keep_all_else_from_its_turn() -> None:
+    clock = FakeClock()
+    place = ReadyPlace(clock, WORDY)
+    source = VllmLogSource(clock, [place])
+    waiting = asyncio.ensure_future(source.wait())
+    for _ in range(3):
+        reads = place.reads
+        await clock.advance(5)
+        assert place.reads > reads
+        assert (await reading_of(source)).lines >= MOST_LOOKED_AT
+    assert place.waits < 10
+    await given_up(waiting)
+
+
 async def test_a_flood_of_what_means_nothing_is_read_as_it_comes() -> None:
     clock = FakeClock()
     place = FloodedPlace(clock, QUIET, 40_000_000)

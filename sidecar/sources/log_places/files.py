@@ -35,6 +35,8 @@ MOST_FILES: Final = 64
 """Logs of one place that are followed at a time; each takes a descriptor."""
 
 Find = Callable[[], Sequence[Chain]]
+Watch = Callable[[Iterable[Path], int, Iterable[Path]], int | None]
+"""``inotify``: files, events, folders of which only it matters whether they stay."""
 """Every log of the place that is there now. May block, and raise OSError."""
 
 
@@ -70,7 +72,7 @@ class FilesPlace:
         resume: Position | None = None,
         limit_s: float = READ_LIMIT_S,
         pread: Pread = os.pread,
-        watch: Callable[[Iterable[Path], int], int | None] = inotify,
+        watch: Watch = inotify,
         crew: Crew | None = None,
     ) -> None:
         self.name = name
@@ -104,7 +106,10 @@ class FilesPlace:
 
     async def read(self) -> Sequence[Portion] | Fault:
         """What was written since the last call."""
-        if self._is_trusted and self._wakes == self._wakeup.count and self._left() > 0:
+        # What a look brought for which nobody waited any more is still to be told.
+        is_settled = not (self._looks or self._thread.busy)
+        is_quiet = self._wakes == self._wakeup.count and self._left() > 0
+        if self._is_trusted and is_settled and is_quiet:
             return ()
         known = self._wakes
         late = await self._look()
@@ -118,7 +123,8 @@ class FilesPlace:
             look = self._looks.popleft()
             portions += look.portions
             fault, self._position = look.fault, look.position or self._position
-            self._is_going_on = look.is_going_on
+            # What was written before a new watch was set nobody tells of.
+            self._is_going_on = look.is_going_on or look.watch is not None
             if look.watch is not None:
                 self._wakeup.arm(look.watch if look.watch >= 0 else None)
             may_be_trusted &= look.watch is None and look.is_all and not look.is_going_on
@@ -184,7 +190,7 @@ class _Follower:
         find: Find,
         resume: Position | None,
         pread: Pread,
-        watch: Callable[[Iterable[Path], int], int | None],
+        watch: Watch,
     ) -> None:
         self._find = find
         self._resume = dict(resume.files) if isinstance(resume, FilesPosition) else {}
@@ -197,7 +203,8 @@ class _Follower:
         self._fault: Fault | None = None
         self._is_first = True
         self._is_all = False
-        self._watched: frozenset[int | None] = frozenset()
+        self._folders: tuple[Path, ...] = ()
+        self._watched: frozenset[int | Path | None] = frozenset()
         self._lookback: list[bytes] = []
 
     def look(self, now: float) -> _Look:
@@ -221,7 +228,7 @@ class _Follower:
             self._position(),
             self._rewatched(),
             is_going_on=is_going_on,
-            is_all=self._is_all,
+            is_all=self._is_all and all(tail.is_live for tail in self._tails.values()),
         )
 
     def close(self) -> None:
@@ -248,7 +255,9 @@ class _Follower:
             return
         self._fault = None
         self._found = frozenset(chain.name for chain in chains)
-        self._is_all = len(chains) == 1 and chains[0].is_all
+        alone = chains[0].live() if len(chains) == 1 and chains[0].is_all else None
+        self._folders = () if alone is None else _folders(alone)
+        self._is_all = bool(self._folders)
         held = {tail.identity for tail in self._tails.values()}
         for chain in chains:
             if chain.name in self._tails or len(self._tails) >= MOST_FILES:
@@ -298,12 +307,24 @@ class _Follower:
         """An inotify descriptor for the files that are read now, -1 for none, None for the same."""
         watched = frozenset(tail.descriptor for tail in self._tails.values()) - {None}
         identities = frozenset(hash(tail.identity) for tail in self._tails.values())
-        if (watched | identities) == self._watched:
+        all_of_it = watched | identities | frozenset(self._folders)
+        if all_of_it == self._watched:
             return None
-        self._watched = watched | identities
+        self._watched = all_of_it
         # By descriptor, since the names may belong to other files by now.
-        descriptor = self._watch((Path(f"/proc/self/fd/{at}") for at in watched), WATCHED)
+        files = (Path(f"/proc/self/fd/{at}") for at in watched)
+        descriptor = self._watch(files, WATCHED, self._folders)
         return -1 if descriptor is None else descriptor
+
+
+def _folders(path: Path) -> tuple[Path, ...]:
+    """The folders above; none of them where a link is among them or one that may not be watched.
+
+    Whoever renames a folder or points a link elsewhere exchanges a file without touching it.
+    """
+    folders = tuple(path.absolute().parents)
+    is_plain = os.path.realpath(folders[0]) == str(folders[0])
+    return folders if is_plain and all(os.access(one, os.R_OK) for one in folders) else ()
 
 
 def _identity(chain: Chain) -> tuple[int, int] | None:

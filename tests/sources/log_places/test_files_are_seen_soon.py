@@ -14,6 +14,7 @@ from sidecar.clock import Clock
 from sidecar.model.vocabulary import Fault
 from sidecar.sources.log_places.container_files import Layout, finder
 from sidecar.sources.log_places.files import GAP_S, POLL_S, WATCHED_POLL_S, FilesPlace
+from sidecar.sources.wakeup import inotify
 from tests.fakes.clock import FakeClock, settle
 
 
@@ -71,7 +72,7 @@ async def test_the_successor_of_a_rotated_file_is_watched_too(tmp_path: Path) ->
 
 
 async def test_without_inotify_it_is_looked_for_at_times(tmp_path: Path) -> None:
-    def none(paths: Iterable[Path], events: int) -> int | None:
+    def none(paths: Iterable[Path], events: int, folders: Iterable[Path]) -> int | None:
         return None
 
     clock, log = FakeClock(), tmp_path / "log"
@@ -239,3 +240,127 @@ async def test_a_trusted_log_that_is_rotated_is_followed_at_once(tmp_path: Path,
         told = await data(watched.place)
     assert told == b"another\n"
     await watched.place.close()
+
+
+@pytest.mark.parametrize("how", ["log", "folder", "folder above"])
+async def test_a_trusted_log_is_followed_whatever_above_it_is_renamed(
+    tmp_path: Path, how: str
+) -> None:
+    log = tmp_path / "above" / "logs" / "log"
+    log.parent.mkdir(parents=True)
+    log.touch()
+    watched = Looks(log, str(log))
+    await watched.place.open()
+    await watched.place.read()
+    await watched.write("one\n")
+    assert await watched.ticks(3) == 0
+    waiting = asyncio.ensure_future(watched.place.wait())
+    await watched.clock.advance(GAP_S)
+    # In one go: the kernel tells of all of it once.
+    append(log, "two\n")
+    moved = {"log": log, "folder": log.parent, "folder above": log.parent.parent}[how]
+    moved.rename(tmp_path / "moved")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    append(log, "three\n")
+    async with asyncio.timeout(10):
+        await waiting
+    assert await data(watched.place) == b"two\n"
+    await watched.clock.advance(POLL_S)
+    assert await data(watched.place) == b"three\n"
+    await watched.place.close()
+
+
+async def test_a_log_below_a_link_is_not_trusted(tmp_path: Path) -> None:
+    for run in ("first", "second"):
+        (tmp_path / run).mkdir()
+        (tmp_path / run / "log").touch()
+    (tmp_path / "latest").symlink_to("first")
+    log = tmp_path / "latest" / "log"
+    watched = Looks(log, str(log))
+    await watched.place.open()
+    await watched.place.read()
+    await watched.write("one\n")
+    (tmp_path / "link").symlink_to("second")
+    (tmp_path / "link").rename(tmp_path / "latest")
+    append(log, "two\n")
+    told = b""
+    for _ in range(2):
+        await watched.clock.advance(WATCHED_POLL_S)
+        told += await data(watched.place)
+    assert told == b"two\n"
+    await watched.place.close()
+
+
+async def test_a_log_that_is_gone_is_not_trusted_for_the_last_lines_of_its_writer(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "log"
+    with log.open("a", buffering=1) as writer:
+        watched = Looks(log, str(log))
+        await watched.place.open()
+        await watched.place.read()
+        await watched.write("one\n")
+        log.rename(tmp_path / "log.1")
+        for _ in range(3):
+            await watched.place.read()
+        waiting = asyncio.ensure_future(watched.place.wait())
+        writer.write("two\n")
+        async with asyncio.timeout(10):
+            await watched.clock.advance(POLL_S)
+            await waiting
+        assert await data(watched.place) == b"two\n"
+    append(log, "three\n")
+    told = b""
+    for _ in range(2):
+        await watched.clock.advance(POLL_S)
+        told += await data(watched.place)
+    assert told == b"three\n"
+    await watched.place.close()
+
+
+async def test_what_a_given_up_read_found_is_told_by_the_next_one(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    watched = Looks(log, str(log))
+    await watched.place.open()
+    await watched.place.read()
+    await watched.write("one\n")
+    waiting = asyncio.ensure_future(watched.place.wait())
+    await watched.clock.advance(GAP_S)
+    append(log, "two\n")
+    async with asyncio.timeout(10):
+        await waiting
+    given_up = asyncio.ensure_future(watched.place.read())
+    await asyncio.sleep(0)
+    given_up.cancel()
+    await asyncio.wait([given_up])
+    assert given_up.cancelled()
+    # Until the call is over nobody gets in.
+    got: Any = Fault.BUSY
+    while got is Fault.BUSY:
+        got = await watched.place.read()
+        await asyncio.sleep(0)
+    assert [portion.data for portion in got] == [b"two\n"]
+    await watched.place.close()
+
+
+async def test_what_came_before_a_file_was_watched_is_seen_soon(tmp_path: Path) -> None:
+    clock, log = FakeClock(), tmp_path / "log"
+
+    def late(paths: Iterable[Path], events: int, folders: Iterable[Path]) -> int | None:
+        named = list(paths)
+        if named:
+            append(log, "meanwhile\n")
+        return inotify(named, events, folders)
+
+    place = FilesPlace(clock, "log", finder(str(log), Layout.PLAIN), watch=late, limit_s=10)
+    await place.open()
+    append(log, "one\n")
+    assert await data(place) == b"one\n"
+    assert place._wakeup.armed
+    waiting = asyncio.ensure_future(place.wait())
+    await clock.advance(POLL_S)
+    async with asyncio.timeout(10):
+        await waiting
+    assert await data(place) == b"meanwhile\n"
+    await place.close()
