@@ -26,8 +26,9 @@ _KNOWN_MOST: Final = 4096
 _RETRY_SCANS: Final = 12
 _ALL_EVERY: Final = 5
 """Every so many looks the processes of the host are listed, of which there may be thousands."""
-_STRANGERS_EVERY: Final = 12
-"""Every so many lists those are read again that were not ours: a pid may have recurred."""
+_STRANGERS_EVERY: Final = 4
+"""Every so many lists those are read again that were not ours: a pid may have recurred, an orphan may have
+come to the server as its pid 1."""
 _PARENTS_MOST: Final = 4
 _STAT_BYTES: Final = 4096
 _STATUS_BYTES: Final = 16 * 1024

@@ -182,7 +182,7 @@ async def test_processes_that_are_not_ours_are_not_read_again_and_again(
     monkeypatch.setattr(os, "open", counted)
     assert await looks(watched, 40) == [100, 101, 102]
     monkeypatch.undo()
-    assert 40 * 3 <= sum("/stat" in path for path in opened) < 40 * 3 + 100
+    assert 40 * 3 <= sum("/stat" in path for path in opened) < 40 * 3 + 3 * 210
     await watched.close()
 
 
@@ -202,7 +202,7 @@ async def test_a_pid_that_was_anothers_may_be_ours_later(tree: ProcTree) -> None
     watched = source(tree, pid=100)
     await looks(watched, 20)
     tree.start(300, 101, "VLLM::Worker_TP", born=400)
-    assert await looks(watched, 60) == [100, 101, 102, 300]
+    assert await looks(watched, 20) == [100, 101, 102, 300]
     await watched.close()
 
 

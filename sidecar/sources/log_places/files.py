@@ -35,9 +35,9 @@ MOST_FILES: Final = 64
 """Logs of one place that are followed at a time; each takes a descriptor."""
 
 Find = Callable[[], Sequence[Chain]]
+"""Every log of the place that is there now. May block, and raise OSError."""
 Watch = Callable[[Iterable[Path], int, Iterable[Path]], int | None]
 """``inotify``: files, events, folders of which only it matters whether they stay."""
-"""Every log of the place that is there now. May block, and raise OSError."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,6 +173,14 @@ class Looks:
         assert await data(self.place) == text.encode()
 
 
+async def looks_at(log: Path, path: Path | None = None) -> Looks:
+    """A place that was opened and read once."""
+    watched = Looks(log, str(path or log))
+    await watched.place.open()
+    await watched.place.read()
+    return watched
+
+
 async def data(place: FilesPlace) -> bytes:
     got = await place.read()
     assert not isinstance(got, Fault)
@@ -185,9 +193,7 @@ async def test_a_log_of_which_the_kernel_told_is_looked_at_rarely_in_vain(
 ) -> None:
     log = tmp_path / "log"
     log.touch()
-    watched = Looks(log, str(tmp_path / pattern))
-    await watched.place.open()
-    await watched.place.read()
+    watched = await looks_at(log, tmp_path / pattern)
     assert await watched.ticks(5) == 5
     await watched.write("one\n")
     # Of a pattern there may be new files at any time.
@@ -199,9 +205,7 @@ async def test_a_log_of_which_the_kernel_told_is_looked_at_rarely_in_vain(
 async def test_what_came_without_a_word_of_the_kernel_is_looked_for_again(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.touch()
-    watched = Looks(log, str(log))
-    await watched.place.open()
-    await watched.place.read()
+    watched = await looks_at(log)
     await watched.write("one\n")
     assert await watched.ticks(4) == 0
     # As by a writer on another host: this one's kernel never hears of it.
@@ -218,9 +222,7 @@ async def test_what_came_without_a_word_of_the_kernel_is_looked_for_again(tmp_pa
 async def test_a_trusted_log_that_is_rotated_is_followed_at_once(tmp_path: Path, how: str) -> None:
     log = tmp_path / "log"
     log.touch()
-    watched = Looks(log, str(log))
-    await watched.place.open()
-    await watched.place.read()
+    watched = await looks_at(log)
     await watched.write("one\n")
     assert await watched.ticks(3) == 0
     waiting = asyncio.ensure_future(watched.place.wait())
@@ -249,9 +251,7 @@ async def test_a_trusted_log_is_followed_whatever_above_it_is_renamed(
     log = tmp_path / "above" / "logs" / "log"
     log.parent.mkdir(parents=True)
     log.touch()
-    watched = Looks(log, str(log))
-    await watched.place.open()
-    await watched.place.read()
+    watched = await looks_at(log)
     await watched.write("one\n")
     assert await watched.ticks(3) == 0
     waiting = asyncio.ensure_future(watched.place.wait())
@@ -276,9 +276,7 @@ async def test_a_log_below_a_link_is_not_trusted(tmp_path: Path) -> None:
         (tmp_path / run / "log").touch()
     (tmp_path / "latest").symlink_to("first")
     log = tmp_path / "latest" / "log"
-    watched = Looks(log, str(log))
-    await watched.place.open()
-    await watched.place.read()
+    watched = await looks_at(log)
     await watched.write("one\n")
     (tmp_path / "link").symlink_to("second")
     (tmp_path / "link").rename(tmp_path / "latest")
@@ -296,9 +294,7 @@ async def test_a_log_that_is_gone_is_not_trusted_for_the_last_lines_of_its_write
 ) -> None:
     log = tmp_path / "log"
     with log.open("a", buffering=1) as writer:
-        watched = Looks(log, str(log))
-        await watched.place.open()
-        await watched.place.read()
+        watched = await looks_at(log)
         await watched.write("one\n")
         log.rename(tmp_path / "log.1")
         for _ in range(3):
@@ -321,9 +317,7 @@ async def test_a_log_that_is_gone_is_not_trusted_for_the_last_lines_of_its_write
 async def test_what_a_given_up_read_found_is_told_by_the_next_one(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.touch()
-    watched = Looks(log, str(log))
-    await watched.place.open()
-    await watched.place.read()
+    watched = await looks_at(log)
     await watched.write("one\n")
     waiting = asyncio.ensure_future(watched.place.wait())
     await watched.clock.advance(GAP_S)
