@@ -109,7 +109,7 @@ class FilesPlace:
         # What a look brought for which nobody waited any more is still to be told.
         is_settled = not (self._looks or self._thread.busy)
         is_quiet = self._wakes == self._wakeup.count and self._left() > 0
-        if self._is_trusted and is_settled and is_quiet:
+        if self._is_trusted and self._wakeup.armed and is_settled and is_quiet:
             return ()
         known = self._wakes
         late = await self._look()
