@@ -181,6 +181,14 @@ async def looks_at(log: Path, path: Path | None = None) -> Looks:
     return watched
 
 
+async def trusted(log: Path) -> Looks:
+    """A place of which the kernel has told: the new log has one line, which was read."""
+    append(log, "")
+    watched = await looks_at(log)
+    await watched.write("one\n")
+    return watched
+
+
 async def data(place: FilesPlace) -> bytes:
     got = await place.read()
     assert not isinstance(got, Fault)
@@ -204,9 +212,7 @@ async def test_a_log_of_which_the_kernel_told_is_looked_at_rarely_in_vain(
 
 async def test_what_came_without_a_word_of_the_kernel_is_looked_for_again(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    log.touch()
-    watched = await looks_at(log)
-    await watched.write("one\n")
+    watched = await trusted(log)
     assert await watched.ticks(4) == 0
     # As by a writer on another host: this one's kernel never hears of it.
     watched.place._wakeup.close()
@@ -221,9 +227,7 @@ async def test_what_came_without_a_word_of_the_kernel_is_looked_for_again(tmp_pa
 @pytest.mark.parametrize("how", ["renamed", "removed", "truncated"])
 async def test_a_trusted_log_that_is_rotated_is_followed_at_once(tmp_path: Path, how: str) -> None:
     log = tmp_path / "log"
-    log.touch()
-    watched = await looks_at(log)
-    await watched.write("one\n")
+    watched = await trusted(log)
     assert await watched.ticks(3) == 0
     waiting = asyncio.ensure_future(watched.place.wait())
     await watched.clock.advance(GAP_S)
@@ -250,9 +254,7 @@ async def test_a_trusted_log_is_followed_whatever_above_it_is_renamed(
 ) -> None:
     log = tmp_path / "above" / "logs" / "log"
     log.parent.mkdir(parents=True)
-    log.touch()
-    watched = await looks_at(log)
-    await watched.write("one\n")
+    watched = await trusted(log)
     assert await watched.ticks(3) == 0
     waiting = asyncio.ensure_future(watched.place.wait())
     await watched.clock.advance(GAP_S)
@@ -316,9 +318,7 @@ async def test_a_log_that_is_gone_is_not_trusted_for_the_last_lines_of_its_write
 
 async def test_what_a_given_up_read_found_is_told_by_the_next_one(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    log.touch()
-    watched = await looks_at(log)
-    await watched.write("one\n")
+    watched = await trusted(log)
     waiting = asyncio.ensure_future(watched.place.wait())
     await watched.clock.advance(GAP_S)
     append(log, "two\n")
