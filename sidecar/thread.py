@@ -33,7 +33,10 @@ class Crew:
         self._name = name
         self._members = 0
         self._shift = _Shift()
+        self._fresh: list[_Work] = []
+        self._flying = 0
         self._done: deque[_Work] = deque()
+        self._patience: asyncio.TimerHandle | None = None
 
     @property
     def threads(self) -> int:
@@ -51,7 +54,8 @@ class Crew:
             self.close()
 
     def close(self) -> None:
-        """Let each thread end after the call it is in; does not wait for it."""
+        """Let each thread end after the calls it was given; does not wait for it."""
+        self._send()
         shift, self._shift = self._shift, _Shift()
         with shift.lock:
             for _ in range(shift.threads):
@@ -59,15 +63,33 @@ class Crew:
 
     def begin(self, call: "_Work") -> None:
         """Run a call as soon as a thread is free."""
-        self._shift.calls.put(call)
-        if not self._shift.threads:
-            self._hire()
+        # Not before the loop has nothing else to begin: a thread that runs beside it takes the
+        # interpreter's lock from it.
+        if not self._fresh:
+            asyncio.get_running_loop().call_soon(self._send)
+        self._fresh.append(call)
 
-    def relieve(self, call: "_Work") -> None:
-        """A call takes long: let it not wait for another, and tell of those that are done."""
-        self._settle()
-        if not call.begun:
+    def _send(self) -> None:
+        """Hand over what was begun."""
+        fresh, self._fresh = self._fresh, []
+        self._flying += len(fresh)
+        for call in fresh:
+            self._shift.calls.put(call)
+        if fresh and not self._shift.threads:
             self._hire()
+        if fresh and self._members > 1 and self._patience is None:
+            self._wait()
+
+    def _wait(self) -> None:
+        self._patience = asyncio.get_running_loop().call_later(PATIENCE_S, self._relieve)
+
+    def _relieve(self) -> None:
+        """A call takes long: let none wait for it, and tell of those that are done."""
+        self._patience = None
+        self._settle()
+        if not self._shift.calls.empty():
+            self._hire()
+            self._wait()
 
     def _hire(self) -> None:
         shift = self._shift
@@ -94,6 +116,10 @@ class Crew:
     def _settle(self) -> None:
         while self._done:
             self._done.popleft().settle()
+            self._flying -= 1
+        if self._patience is not None and not self._flying:
+            self._patience.cancel()
+            self._patience = None
 
 
 @dataclass(slots=True)
@@ -145,19 +171,12 @@ class CallThread:
         call = _Call(function, loop)
         self._flying = call
         self._crew.begin(call)
-        relief = loop.call_later(PATIENCE_S, self._crew.relieve, call) if self._shares else None
+        # One timer and no more: ``asyncio.timeout`` would be a task's cancel and two exceptions.
+        expiry = loop.call_later(limit_s, call.expire)
         try:
-            # Not ``wait_for``: before Python 3.12 it loses a cancel that comes with the answer.
-            async with asyncio.timeout(limit_s):
-                return await call.answer
-        except TimeoutError:
-            # An exception of the call itself is no sign of our limit.
-            if call.returned and call.answer.done() and not call.answer.cancelled():
-                return call.answer.result()
-            return Fault.TIMEOUT
+            return await call.answer
         finally:
-            if relief is not None:
-                relief.cancel()
+            expiry.cancel()
 
     def close(self) -> None:
         """Let the thread end after the call it is in, if nobody else needs it; does not wait for it."""
@@ -171,7 +190,6 @@ class CallThread:
 class _Work(Protocol):
     """A call, whatever it gives."""
 
-    begun: bool
     returned: bool
 
     def run(self) -> None: ...
@@ -188,13 +206,11 @@ class _Call(Generic[T]):
         self._function = function
         self._loop = loop
         self._outcome: Callable[[], None] | None = None
-        self.answer: asyncio.Future[T] = loop.create_future()
-        self.begun = False
+        self.answer: asyncio.Future[T | Fault] = loop.create_future()
         self.returned = False
 
     def run(self) -> None:
         """Call, and keep the outcome; whatever it is, the loop decides."""
-        self.begun = True
         try:
             value = self._function()
         except BaseException as error:  # noqa: BLE001  (handed over, not swallowed)
@@ -210,6 +226,11 @@ class _Call(Generic[T]):
         except RuntimeError:
             # The loop is closed: nobody waits any more.
             return
+
+    def expire(self) -> None:
+        """It has taken too long: nobody waits for it any more."""
+        if not self.answer.done():
+            self.answer.set_result(Fault.TIMEOUT)
 
     def settle(self) -> None:
         """Hand the outcome over, unless nobody waits for it any more."""

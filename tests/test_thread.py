@@ -58,6 +58,7 @@ async def test_a_caller_that_gives_up_as_the_answer_comes_has_given_up() -> None
     calls, release = CallThread("test"), threading.Event()
     waiting = asyncio.ensure_future(calls.call(lambda: release.wait(20), 20))
     await asyncio.sleep(0)
+    await asyncio.sleep(0)
     release.set()
     # The loop stands still, so that the answer and the cancel wait for it side by side.
     stand_still(calls)
