@@ -107,6 +107,8 @@ class _Driver:
     def __init__(self, indexes: tuple[int, ...] | None) -> None:
         self._indexes = indexes
         self._entered = False
+        self._version = ""
+        self._uuids: dict[int, str] = {}
         self._seen: dict[int, Gpu] = {}
 
     def read(self) -> NvmlReading | Fault:
@@ -115,8 +117,9 @@ class _Driver:
             if not self._entered:
                 pynvml.nvmlInit()
                 self._entered = True
-            driver = str(pynvml.nvmlSystemGetDriverVersion())
-            return NvmlReading(driver=driver, gpus=tuple(map(self._gpu, self._watched())))
+            # Neither the driver nor the order of the cards can change for who is in.
+            self._version = self._version or str(pynvml.nvmlSystemGetDriverVersion())
+            return NvmlReading(driver=self._version, gpus=tuple(map(self._gpu, self._watched())))
         except pynvml.NVMLError as error:
             # A driver that was reloaded answers only to those who come in anew.
             self.leave()
@@ -132,6 +135,8 @@ class _Driver:
         if not self._entered:
             return
         self._entered = False
+        self._version = ""
+        self._uuids.clear()
         try:
             pynvml.nvmlShutdown()
         except pynvml.NVMLError:
@@ -147,19 +152,21 @@ class _Driver:
     def _gpu(self, index: int) -> Gpu:
         before = self._seen.get(index)
         try:
-            gpu = _read_gpu(index, before)
+            gpu = _read_gpu(index, before, self._uuids.get(index, ""))
         except pynvml.NVMLError as error:
             gone = error.value in _LOST or (before is not None and error.value in _MISSING)
             if not gone:
                 raise
             return _lost(index, before)
         self._seen[index] = gpu
+        self._uuids[index] = gpu.uuid
         return gpu
 
 
-def _read_gpu(index: int, before: Gpu | None) -> Gpu:
+def _read_gpu(index: int, before: Gpu | None, uuid: str) -> Gpu:
+    """The card now. ``before``: what was read last; ``uuid``: "" where it must be asked for."""
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-    uuid = str(_known(lambda: pynvml.nvmlDeviceGetUUID(handle)) or "")
+    uuid = uuid or str(_known(lambda: pynvml.nvmlDeviceGetUUID(handle)) or "")
     is_same = before is not None and uuid and before.uuid == uuid
     name = before.name if before is not None and is_same else None
     rates = _known(lambda: pynvml.nvmlDeviceGetUtilizationRates(handle))

@@ -9,10 +9,11 @@ import sys
 import time
 from statistics import median
 
+from isal import isal_zlib
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from sidecar.export.metrics import GZIP_LEVEL, Exposition, Format
+from sidecar.export.metrics import GZIP_LEVEL, GZIP_WINDOW, Exposition, Format
 from sidecar.export.render import Metrics
 from tests.benchmarks.row import Row
 from tests.benchmarks.virtual import EVIDENCE_KEYS, VirtualServer
@@ -26,7 +27,7 @@ def measure(scrapes: int = SCRAPES) -> list[Row]:
     rows = []
     for engines in (1, 8):
         server, exposition = VirtualServer(engines), Exposition(EVIDENCE_KEYS)
-        ours, theirs, packing, body = [], [], [], b""
+        ours, theirs, packing, zlibs, body = [], [], [], [], b""
         for _ in range(scrapes):
             report = server.step(server.body()).report
             begun = time.process_time()
@@ -39,8 +40,11 @@ def measure(scrapes: int = SCRAPES) -> list[Row]:
             generate_latest(families)
             theirs.append((time.process_time() - begun) * 1e3)
             begun = time.process_time()
-            gzip.compress(body, GZIP_LEVEL, mtime=0)
+            isal_zlib.compress(body, GZIP_LEVEL, GZIP_WINDOW)
             packing.append((time.process_time() - begun) * 1e3)
+            begun = time.process_time()
+            gzip.compress(body, GZIP_LEVEL, mtime=0)
+            zlibs.append((time.process_time() - begun) * 1e3)
         cost, reference = median(ours), median(theirs)
         rows.append(
             Row(
@@ -59,8 +63,9 @@ def measure(scrapes: int = SCRAPES) -> list[Row]:
                 what=f"of it: gzip of the {len(body) / 1000:.0f} kB alone",
                 ours=median(packing),
                 unit="ms CPU",
-                reference="the whole scrape",
-                theirs=cost,
+                reference="by zlib at the same level",
+                theirs=median(zlibs),
+                ratio=median(zlibs) / median(packing),
             )
         )
     return rows

@@ -54,6 +54,19 @@ def test_only_the_chosen_gpus_are_read(library: Path, state: Path) -> None:
     assert missing["fault"] == "absent"
 
 
+def test_what_cannot_change_is_asked_once_and_anew_of_a_driver_that_failed(
+    library: Path, state: Path
+) -> None:
+    unasked = "fail.nvmlSystemGetDriverVersion 999\nfail.nvmlDeviceGetUUID 999\n"
+    first, kept, failed, asked, back = samples(
+        library,
+        state,
+        [TWO, TWO + unasked, TWO + "fail.nvmlDeviceGetCount_v2 999\n", TWO + unasked, TWO],
+    )
+    assert kept["reading"] == first["reading"] == back["reading"]
+    assert failed["fault"] == asked["fault"] == "io_error"
+
+
 def test_an_old_driver_gives_what_it_has(tmp_path: Path, state: Path) -> None:
     (sample,) = samples(build(tmp_path / "old", driver=470), state, [TWO])
     gpu = sample["reading"]["gpus"][0]
