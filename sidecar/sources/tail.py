@@ -68,7 +68,7 @@ class Tail:
 
     A file that was left for a newer one is read to its end before its successor is begun. With
     ``resume`` reading begins there, in whatever file that place is by now. ``above`` is what stands
-    in front of the place of the first read, in whole lines; ``resumed`` tells that ``resume`` was found.
+    in front of the place of the first read, in whole lines; ``stream`` names its portions; ``resumed`` tells that ``resume`` was found.
     """
 
     def __init__(
@@ -79,6 +79,7 @@ class Tail:
         most: int = MOST_BYTES,
         resume: FilePosition | None = None,
         above_bytes: int = 0,
+        stream: str = "",
         pread: Pread = os.pread,
     ) -> None:
         self._chain: Chain = RotatedChain(log) if isinstance(log, Path) else log
@@ -86,6 +87,7 @@ class Tail:
         self._most = most
         self._resume = resume
         self._above_bytes = above_bytes
+        self._stream = stream
         self._pread = pread
         self._file: OpenFile | None = None
         self._offset = 0
@@ -356,7 +358,13 @@ class Tail:
     def _portion(self, data: bytes) -> Portion:
         lost, self._lost = self._lost, 0
         lag = 0 if self._file is None else max(0, self._size - self._offset)
-        return Portion(data=data, lag_bytes=lag, overlong=self._cutter.take_overlong(), lost=lost)
+        return Portion(
+            data=data,
+            lag_bytes=lag,
+            overlong=self._cutter.take_overlong(),
+            lost=lost,
+            stream=self._stream,
+        )
 
 
 def _is_absent(path: Path) -> bool:

@@ -31,6 +31,9 @@ GAP_S: Final = 0.02
 READ_LIMIT_S: Final = 0.4
 FIND_S: Final = 1.0
 """Seconds between two searches for new files."""
+SURE_FIND_S: Final = 5.0
+"""The same where only one file can be the log, and that one is followed: a search would find something
+only if the path came to name something of another kind."""
 MOST_FILES: Final = 64
 """Logs of one place that are followed at a time; each takes a descriptor."""
 
@@ -199,18 +202,19 @@ class _Follower:
         self._tails: dict[str, Tail] = {}
         self._begun: set[str] = set()
         self._found: frozenset[str] = frozenset()
-        self._find_at = float("-inf")
+        self._found_at = float("-inf")
+        self._is_sure = False
         self._fault: Fault | None = None
         self._is_first = True
         self._is_all = False
         self._folders: tuple[Path, ...] = ()
-        self._watched: frozenset[int | Path | None] = frozenset()
+        self._watched: tuple[object, ...] = ()
         self._lookback: list[bytes] = []
 
     def look(self, now: float) -> _Look:
         """What all logs have to say."""
-        if now >= self._find_at:
-            self._find_at = now + FIND_S
+        if now >= self._found_at + (SURE_FIND_S if self._is_sure else FIND_S):
+            self._found_at = now
             self._search()
         portions: list[Portion] = []
         fault = self._fault or (None if self._tails else Fault.ABSENT)
@@ -221,14 +225,16 @@ class _Follower:
                 fault = self._faulted(name, got) or fault
             else:
                 portions.append(self._told(name, tail, got))
-        is_going_on = any(tail.is_going_on for tail in self._tails.values())
+        tails = self._tails.values()
+        is_known = self._is_all and self._fault is None
+        self._is_sure = is_known and bool(tails) and all(tail.is_live for tail in tails)
         return _Look(
             tuple(portions),
             fault,
             self._position(),
             self._rewatched(),
-            is_going_on=is_going_on,
-            is_all=self._is_all and all(tail.is_live for tail in self._tails.values()),
+            is_going_on=any(tail.is_going_on for tail in tails),
+            is_all=self._is_sure,
         )
 
     def close(self) -> None:
@@ -239,7 +245,8 @@ class _Follower:
                 self._resume[name] = tail.finished
         self._tails.clear()
         self._begun.clear()
-        self._watched = frozenset()
+        self._watched = ()
+        self._is_sure = False
 
     def take_lookback(self) -> bytes | None:
         """What stood in front of the logs, once."""
@@ -271,6 +278,7 @@ class _Follower:
                 from_start=not self._is_first,
                 resume=self._resume.pop(chain.name, None) or self._finished(identity),
                 above_bytes=LOOKBACK_BYTES,
+                stream=chain.name,
                 pread=self._pread,
             )
         self._is_first = False
@@ -288,13 +296,13 @@ class _Follower:
         return fault
 
     def _told(self, name: str, tail: Tail, got: Portion) -> Portion:
-        above = b""
-        if name not in self._begun and tail.identity is not None:
-            self._begun.add(name)
-            above, tail.above = tail.above, b""
-            if above and not tail.resumed:
-                self._lookback.append(above)
-        return replace(got, stream=name, above=above)
+        if name in self._begun or tail.identity is None:
+            return got
+        self._begun.add(name)
+        above, tail.above = tail.above, b""
+        if above and not tail.resumed:
+            self._lookback.append(above)
+        return replace(got, above=above)
 
     def _position(self) -> FilesPosition:
         places: dict[str, FilePosition] = {}
@@ -305,14 +313,13 @@ class _Follower:
 
     def _rewatched(self) -> int | None:
         """An inotify descriptor for the files that are read now, -1 for none, None for the same."""
-        watched = frozenset(tail.descriptor for tail in self._tails.values()) - {None}
-        identities = frozenset(hash(tail.identity) for tail in self._tails.values())
-        all_of_it = watched | identities | frozenset(self._folders)
-        if all_of_it == self._watched:
+        read = [(tail.descriptor, tail.identity) for tail in self._tails.values()]
+        watched = (*read, *self._folders)
+        if watched == self._watched:
             return None
-        self._watched = all_of_it
+        self._watched = watched
         # By descriptor, since the names may belong to other files by now.
-        files = (Path(f"/proc/self/fd/{at}") for at in watched)
+        files = (Path(f"/proc/self/fd/{at}") for at, _ in read if at is not None)
         descriptor = self._watch(files, WATCHED, self._folders)
         return -1 if descriptor is None else descriptor
 

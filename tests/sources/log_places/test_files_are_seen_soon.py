@@ -4,7 +4,7 @@ import asyncio
 import os
 import statistics
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 
 from sidecar.clock import Clock
 from sidecar.model.vocabulary import Fault
+from sidecar.sources.log_places.chain import Chain
 from sidecar.sources.log_places.container_files import Layout, finder
 from sidecar.sources.log_places.files import GAP_S, POLL_S, WATCHED_POLL_S, FilesPlace
 from sidecar.sources.wakeup import inotify
@@ -207,6 +208,34 @@ async def test_a_log_of_which_the_kernel_told_is_looked_at_rarely_in_vain(
     # Of a pattern there may be new files at any time.
     assert await watched.ticks(10) == looks
     await watched.write("two\n")
+    await watched.place.close()
+
+
+@pytest.mark.parametrize(("pattern", "searches"), [("log", 1), ("lo?", 5)])
+async def test_what_is_written_to_the_only_log_is_no_reason_to_search(
+    tmp_path: Path, pattern: str, searches: int
+) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    watched = await looks_at(log, tmp_path / pattern)
+    find, found = watched.place._follower._find, 0
+
+    def counted() -> Sequence[Chain]:
+        nonlocal found
+        found += 1
+        return find()
+
+    watched.place._follower._find = counted
+    for number in range(6):
+        await watched.write(f"{number}\n")
+        await watched.clock.advance(1.0)
+    assert found == searches
+    # Once the file is gone the path may name anything.
+    log.unlink()
+    for _ in range(4):
+        await watched.clock.advance(1.0)
+        await watched.place.read()
+    assert found >= searches + 3
     await watched.place.close()
 
 

@@ -54,7 +54,7 @@ async def test_a_log_that_appears_later_is_read_whole(tmp_path: Path) -> None:
     place = follow(tmp_path / "*.log")
     await place.open()
     append(tmp_path / "b.log", "whole\n")
-    place._follower._find_at = 0
+    place._follower._found_at = float("-inf")
     assert await read(place) == {"b.log": b"whole\n"}
     await place.close()
 
@@ -67,9 +67,9 @@ async def test_a_log_that_is_renamed_to_a_name_that_fits_is_not_read_twice(tmp_p
     assert await read(place) == {"a.log": b"one\n"}
     (tmp_path / "a.log").rename(tmp_path / "a-old.log")
     append(tmp_path / "a.log", "two\n")
-    place._follower._find_at = 0
+    place._follower._found_at = float("-inf")
     found = await read(place)
-    place._follower._find_at = 0
+    place._follower._found_at = float("-inf")
     found |= await read(place)
     assert found == {"a.log": b"two\n"}
     await place.close()

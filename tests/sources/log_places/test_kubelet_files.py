@@ -126,7 +126,7 @@ async def test_a_pod_that_is_made_anew_is_a_stream_of_its_own(tmp_path: Path) ->
     place = follow(tmp_path / "pods" / "default_vllm-0_*" / "vllm")
     await place.open()
     assert await told(place) == []
-    place._follower._find_at = 0
+    place._follower._found_at = float("-inf")
     for path in folder.iterdir():
         path.unlink()
     folder.rmdir()
@@ -144,7 +144,7 @@ async def test_a_folder_that_is_not_there_yet_is_absent_and_read_whole_later(
     place = follow(folder)
     await place.open()
     assert await place.read() is Fault.ABSENT
-    place._follower._find_at = 0
+    place._follower._found_at = float("-inf")
     folder.mkdir(parents=True)
     append(folder / "0.log", "first")
     assert await told(place) == ["first"]
