@@ -1,4 +1,8 @@
-"""Logs in files, each read on a thread: a file may be on a disk that answers late or never."""
+"""Logs in files, read on a thread: a file may be on a disk that answers late or never.
+
+What the kernel told of and has in memory is taken on the loop: the way to the thread and back would cost
+more than all else of it, and a busy log tells of lines fifty times a second.
+"""
 
 import os
 from collections import deque
@@ -14,7 +18,14 @@ from sidecar.sources.log_places.chain import Chain
 from sidecar.sources.log_places.open_file import Pread
 from sidecar.sources.log_places.position import FilePosition, FilesPosition, Position
 from sidecar.sources.tail import MOST_BYTES, Portion, Tail, fault_of_file
-from sidecar.sources.wakeup import IN_ATTRIB, IN_MODIFY, IN_MOVE_SELF, Wakeup, inotify
+from sidecar.sources.wakeup import (
+    IN_ATTRIB,
+    IN_MODIFY,
+    IN_MOVE_SELF,
+    Wakeup,
+    inotify,
+    tells_only,
+)
 from sidecar.thread import CallThread, Crew
 
 POLL_S: Final = 0.2
@@ -89,8 +100,9 @@ class FilesPlace:
         self._behind = False
         self._is_going_on = False
         self._closed = False
-        self._looked_at = float("-inf")
+        self._looked_at = self._full_look_at = float("-inf")
         self._wakes = 0
+        self._only_lines = True
         self._is_trusted = False
 
     async def open(self) -> None:
@@ -129,7 +141,7 @@ class FilesPlace:
             # What was written before a new watch was set nobody tells of.
             self._is_going_on = look.is_going_on or look.watch is not None
             if look.watch is not None:
-                self._wakeup.arm(look.watch if look.watch >= 0 else None)
+                self._wakeup.arm(look.watch if look.watch >= 0 else None, self._take)
             may_be_trusted &= look.watch is None and look.is_all and not look.is_going_on
         self._behind = any(portion.lag_bytes for portion in portions)
         said = [p for p in portions if p.data or p.above or p.overlong or p.lost]
@@ -175,6 +187,14 @@ class FilesPlace:
         """Look once; why nothing came of it, if it has not returned in time."""
         now = self._looked_at = self._clock.now().monotonic
         self._wakes = self._wakeup.count
+        only_lines, self._only_lines = self._only_lines, True
+        may_glance = self._is_trusted and only_lines and now < self._full_look_at + TRUSTED_POLL_S
+        if may_glance and not (self._thread.busy or self._looks):
+            seen = self._follower.glance()
+            if seen is not None:
+                self._looks.append(seen)
+                return None
+        self._full_look_at = now
 
         def look() -> None:
             # Kept here and not returned: nobody may wait for it any more, and its lines are read.
@@ -184,9 +204,12 @@ class FilesPlace:
 
         return await self._thread.call(look, self._limit_s)
 
+    def _take(self, descriptor: int) -> None:
+        self._only_lines &= tells_only(descriptor, IN_MODIFY)
+
 
 class _Follower:
-    """Finds and follows logs. Blocking: all of it is called on one thread, one call at a time."""
+    """Finds and follows logs. Blocking but for ``glance``: called on one thread, one call at a time."""
 
     def __init__(
         self,
@@ -236,6 +259,14 @@ class _Follower:
             is_going_on=any(tail.is_going_on for tail in tails),
             is_all=self._is_sure,
         )
+
+    def glance(self) -> _Look | None:
+        """What the only log has to say, while nobody is in a call; None where it has to be looked at."""
+        if not self._is_sure or len(self._tails) != 1 or self._tails.keys() != self._begun:
+            return None
+        (tail,) = self._tails.values()
+        got = tail.glance()
+        return None if got is None else _Look((got,), None, self._position(), is_all=True)
 
     def close(self) -> None:
         """Give the files back."""
