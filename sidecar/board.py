@@ -29,13 +29,15 @@ class Board:
 
     def complete(self, step: Step) -> Step:
         """A step with what is known beside the pipeline: the last reload, and the measured envelope."""
-        report = replace(step.report, reload=self.reload)
+        report = step.report
+        if report.reload is not self.reload:
+            report = replace(report, reload=self.reload)
         if self.envelope is not None:
             # It brings what compares envelopes, which few need.
             from sidecar.envelope.live import compare_live  # noqa: PLC0415
 
             report = replace(report, envelope=compare_live(self.envelope, report))
-        return replace(step, report=report)
+        return step if report is step.report else replace(step, report=report)
 
     def post(self, step: Step) -> None:
         """Replace what is shown."""

@@ -38,10 +38,22 @@ class Sampler:
             key = id(source)
             if key not in self.calls:
                 task = self.group.create_task(source.sample(), name=f"sample {source.name}")
-                task.add_done_callback(lambda _: self.ready.set())
                 self.calls[key] = task
             flying.append(self.calls[key])
         return flying
+
+    async def gather(self, sources: Sequence[SourceLike], limit_s: float) -> tuple[Sample, ...]:
+        """The samples of ``sources`` that are there within so many seconds, and those that came late."""
+        _, late = await asyncio.wait(self.start(sources), timeout=limit_s)
+        for task in late:
+            # Once for each, however often it is waited for.
+            task.remove_done_callback(self.arrive)
+            task.add_done_callback(self.arrive)
+        return self.take()
+
+    def arrive(self, _: asyncio.Task[Sample]) -> None:
+        """Wake the loop for a sample that comes late."""
+        self.ready.set()
 
     def take(self) -> tuple[Sample, ...]:
         """The samples that are there, in order of their instants."""
@@ -50,7 +62,7 @@ class Sampler:
             del self.calls[key]
         self.ready.clear()
         samples = [task.result() for task in done.values() if not task.cancelled()]
-        return tuple(sorted(samples, key=lambda sample: sample.at))
+        return tuple(sorted(samples, key=lambda sample: sample.at.monotonic))
 
     def cancel(self) -> None:
         """Give up what is in flight."""
@@ -164,12 +176,10 @@ class Ticker:
         now = self.clock.now()
         missed = grid.reach(now)
         at = grid.place(due, now)
-        flying = sampler.start(self.sources)
-        await asyncio.wait(flying, timeout=self.gather_s)
         await self.consume(
             Tick(
                 at=at,
-                samples=sampler.take(),
+                samples=await sampler.gather(self.sources, self.gather_s),
                 missed=missed,
                 lateness_s=max(0.0, now.monotonic - due.monotonic),
             )
@@ -184,9 +194,7 @@ class Ticker:
 
     async def look(self, sampler: Sampler, sources: Sequence[SourceLike], limit_s: float) -> None:
         """A step between grid points, with what some sources show, and with what came late."""
-        if sources:
-            await asyncio.wait(sampler.start(sources), timeout=limit_s)
-        samples = sampler.take()
+        samples = await sampler.gather(sources, limit_s) if sources else sampler.take()
         if samples:
             await self.consume(Tick(at=self.clock.now(), samples=samples, on_grid=False))
 

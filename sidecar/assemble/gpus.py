@@ -61,7 +61,8 @@ class Gpus:
     lists; those in ``lingering`` were listed after they had left, so that they are dead and hold on.
     ``listings``: how many there were; ``since`` how many when a pid appeared on a GPU.
     ``homes``: GPUs with the server's processes on them, by index. ``free``: by index and UUID.
-    ``judged``: whose memory the last reading shows was told.
+    ``judged``: whose memory the last reading shows was told. ``known``: whose the pids are by what was
+    read last.
     """
 
     reading: NvmlReading | None = None
@@ -78,11 +79,13 @@ class Gpus:
     shown: tuple[Gpu, ...] = ()
     free: dict[tuple[int, str], FreeWatch] = field(default_factory=dict)
     judged: bool = True
+    known: Parties | None = None
 
     def feed(self, reading: NvmlReading, at: Instant, *, serves: bool) -> None:
         """The GPUs were read. ``serves``: the server serves, awake; else free memory proves nothing."""
+        self.settle()
         self.reading, self.shown, self.serves = reading, reading.gpus, serves
-        self.judged = False
+        self.judged, self.known = False, None
         listed = frozenset(one.pid for gpu in reading.gpus for one in gpu.processes or ())
         self.vanished &= listed
         self.lingering = self.vanished
@@ -93,7 +96,6 @@ class Gpus:
         }
         for gpu in reading.gpus:
             self.watch_free(gpu, at)
-        self.note_homes()
 
     def watch_free(self, gpu: Gpu, at: Instant) -> None:
         """Add to what is known of one GPU's free memory."""
@@ -114,7 +116,7 @@ class Gpus:
         if self.judged or self.reading is None:
             return {}
         self.judged = True
-        parties = self.parties()
+        parties = self.settle()
         told = {}
         for gpu in self.reading.gpus:
             whose = told[gpu.index] = split(gpu, self.processes, parties)
@@ -124,13 +126,14 @@ class Gpus:
 
     def miss(self) -> None:
         """The GPUs could not be read: what they were before says nothing of now."""
-        self.reading = None
+        self.settle()
+        self.reading = self.known = None
         for watch in self.free.values():
             watch.miss()
 
     def see_processes(self, reading: ProcessReading | None) -> None:
         """The server's processes were listed; None: they could not be."""
-        self.processes = reading
+        self.processes, self.known = reading, None
         if reading is None:
             return
         self.listings += 1
@@ -142,7 +145,6 @@ class Gpus:
         self.survivors &= present
         self.see_root(reading, present)
         self.tree = present
-        self.note_homes()
 
     def see_root(self, reading: ProcessReading, present: frozenset[Key]) -> None:
         """Whether another server runs now: what lives of the one before is nobody's."""
@@ -156,9 +158,15 @@ class Gpus:
                 watch.begin_anew()
         self.root = root
 
-    def note_homes(self) -> None:
+    def settle(self) -> Parties:
+        """Whose the pids are, worked out once for what was read last."""
+        if self.known is None:
+            self.known = self.parties()
+            self.note_homes(self.known.own)
+        return self.known
+
+    def note_homes(self, own: frozenset[int]) -> None:
         """Keep on which GPUs the server is: one that is lost after that is missed."""
-        own = self.parties().own
         for gpu in () if self.reading is None else self.reading.gpus:
             if gpu.processes is None or self.processes is None:
                 continue
@@ -169,12 +177,12 @@ class Gpus:
 
     def budgets(self, at: Instant) -> tuple[GpuBudget, ...]:
         """Each GPU of the last reading; after a failed one nothing but that it is there."""
+        parties = self.settle()
         if self.reading is None:
             return tuple(
                 GpuBudget(index=gpu.index, mig=gpu.mig, expected=gpu.index in self.homes)
                 for gpu in self.shown
             )
-        parties = self.parties()
         return tuple(self.budget(gpu, parties, at) for gpu in self.reading.gpus)
 
     def budget(self, gpu: Gpu, parties: Parties, at: Instant) -> GpuBudget:

@@ -4,7 +4,6 @@ The kernel cuts names at 15 characters (``TASK_COMM_LEN``). vLLM names its proce
 before, all but the first are ``python`` or ``python3`` and cannot be told from anybody else's.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
@@ -30,6 +29,7 @@ MAIN_COMM = "vllm"
 """The first process of a server. Other API servers are its children, and may be younger than its
 engines."""
 ENGINES = frozenset({Party.ENGINE, Party.WORKER})
+PARTIES_OF_ALL = tuple(Party)
 
 
 @lru_cache(maxsize=256)
@@ -47,8 +47,10 @@ def is_engine(process: Process) -> bool:
 
 def count_parties(processes: Iterable[Process]) -> Mapping[Party, int]:
     """How many processes there are of each party; every party is there."""
-    counts = Counter(party_of(process.comm) for process in processes)
-    return {party: counts[party] for party in Party}
+    counts = dict.fromkeys(PARTIES_OF_ALL, 0)
+    for process in processes:
+        counts[party_of(process.comm)] += 1
+    return counts
 
 
 def orphans_among(processes: Iterable[Process], root: int | None = None) -> tuple[Process, ...]:

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any
 
 from sidecar.catalog.signals import EVIDENCE
@@ -48,11 +48,11 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
         "last_evidence": checkpoint.last_evidence,
         "episodes": checkpoint.episodes,
         "preemption_total": checkpoint.preemption_total,
-        "cgroup": None if checkpoint.cgroup is None else asdict(checkpoint.cgroup),
+        "cgroup": checkpoint.cgroup,
         "kernel_position": checkpoint.kernel_position,
         "processes": {str(pid): comm for pid, comm in checkpoint.processes.items()},
-        "pod": None if checkpoint.pod is None else asdict(checkpoint.pod),
-        "advice": None if checkpoint.advice is None else asdict(checkpoint.advice),
+        "pod": checkpoint.pod,
+        "advice": checkpoint.advice,
         "rumours": [encode_evidence(one) for one in checkpoint.rumours],
         "strays": [encode_evidence(one) for one in checkpoint.strays],
         "unjudged": [
@@ -75,7 +75,13 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
             "seen": sorted(incident.seen),
         },
     }
-    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False, default=fields_of)
+    return text.encode() + b"\n"
+
+
+def fields_of(memory: CgroupMemory | PodMemory | AdviceMemory | Work | Known) -> dict[str, object]:
+    """What one of these holds, by name. Nothing is copied, as ``dataclasses.asdict`` would do."""
+    return {each.name: getattr(memory, each.name) for each in fields(memory)}
 
 
 def encode_evidence(evidence: Evidence) -> dict[str, object]:

@@ -367,11 +367,12 @@ def _holds(descriptors: Path, sockets: frozenset[str]) -> bool:
 
 
 def _table(proc_root: Path, names: Iterable[str]) -> Iterator[_Stat]:
+    place = str(proc_root)
     for name in names:
         if not name.isdigit():
             continue
         try:
-            text = _read(f"{proc_root}/{name}/stat").decode("utf-8", "replace")
+            text = _read(f"{place}/{name}/stat").decode("utf-8", "replace")
         except OSError:
             # It ended between the listing and the reading, or is hidden from us.
             continue

@@ -117,9 +117,10 @@ class VllmHealthSource:
         if status != HTTP_OK:
             self._forget()
             return HealthReading(status)
-        version, models, info = await asyncio.gather(
-            self._version.ask(), self._models.ask(), self._info.ask()
-        )
+        asked = (self._version, self._models, self._info)
+        if all(question.is_settled for question in asked):
+            return HealthReading(status)
+        version, models, info = await asyncio.gather(*(question.ask() for question in asked))
         limits: Limits = {}
         if models is not None:
             limits = parse_models(models)
@@ -156,6 +157,11 @@ class _Question:
     async def close(self) -> None:
         if self._target is not None:
             await self._target.close()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is nothing to ask."""
+        return self._target is None or self.tries >= MOST_TRIES
 
     async def ask(self) -> bytes | None:
         """The body of a good answer, the first time there is one."""

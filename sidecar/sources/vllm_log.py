@@ -115,7 +115,10 @@ class VllmLogSource:
     async def sample(self) -> Sample:
         """What was written since the last sample."""
         begun = self._clock.now()
-        await asyncio.gather(*(self._drain(followed) for followed in self._places))
+        if len(self._places) == 1:
+            await self._drain(self._places[0])
+        else:
+            await asyncio.gather(*map(self._drain, self._places))
         faults = [followed.fault for followed in self._places if followed.fault is not None]
         self._past += self._looked_back()
         if faults and not self._inbox and not self._lines and not self._past:
