@@ -1,6 +1,7 @@
 """The only file that reads time or waits."""
 
 import asyncio
+import math
 import time
 from contextlib import suppress
 from typing import Protocol
@@ -28,6 +29,15 @@ class ClockLike(Protocol):
         ...
 
 
+def timer_of(monotonic: float) -> float:
+    """When a timer has to fire so that the clock has reached so many seconds.
+
+    Those of libuv count whole milliseconds: one that fires before would have everything woken twice. The
+    time of the loop is CLOCK_MONOTONIC, as it was when the loop woke.
+    """
+    return math.ceil(monotonic * 1000) / 1000
+
+
 class Clock:
     """The machine's clocks: CLOCK_MONOTONIC and CLOCK_REALTIME."""
 
@@ -37,9 +47,9 @@ class Clock:
 
     async def until(self, monotonic: float) -> None:
         """Return once the monotonic clock has reached ``monotonic`` seconds; yields at least once."""
-        # Timers count from the loop's cached time and may fire early, hence the second look.
+        loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(max(0.0, monotonic - time.monotonic()))
+            await asyncio.sleep(max(0.0, timer_of(monotonic) - loop.time()))
             if time.monotonic() >= monotonic:
                 return
 
@@ -51,10 +61,9 @@ class Clock:
         """Return once ``event`` is set, or the monotonic clock has reached so many seconds: which it was."""
         # By no tasks of their own: it is what the daemon does most of the time.
         while not event.is_set():
-            left = monotonic - time.monotonic()
-            if left <= 0:
+            if time.monotonic() >= monotonic:
                 return False
             with suppress(TimeoutError):
-                async with asyncio.timeout(left):
+                async with asyncio.timeout_at(timer_of(monotonic)):
                     await event.wait()
         return True

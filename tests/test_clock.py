@@ -4,6 +4,7 @@ import asyncio
 import time
 
 import pytest
+import uvloop
 
 from sidecar.clock import Clock
 from tests.fakes.clock import FakeClock, settle
@@ -33,6 +34,28 @@ async def test_an_event_is_waited_for_no_longer_than_to_a_moment_and_never_given
     asyncio.get_running_loop().call_later(0.01, event.set)
     assert await clock.until_set(event, clock.now().monotonic + 60)
     assert await clock.until_set(event, 0)
+
+
+def test_no_timer_fires_before_its_moment_so_that_none_is_set_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def wait() -> int:
+        clock, timers = Clock(), list[float]()
+        timeout_at = asyncio.timeout_at
+
+        def counted(when: float) -> asyncio.Timeout:
+            timers.append(when)
+            return timeout_at(when)
+
+        monkeypatch.setattr(asyncio, "timeout_at", counted)
+        for number in range(20):
+            # Amid a millisecond, which is what timers of libuv count in.
+            due = clock.now().monotonic + 0.0011 + 0.00007 * number
+            assert not await clock.until_set(asyncio.Event(), due)
+        return len(timers)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(wait()) == 20
 
 
 async def test_who_waits_for_an_event_can_be_cancelled() -> None:
