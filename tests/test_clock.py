@@ -40,14 +40,14 @@ def test_no_timer_fires_before_its_moment_so_that_none_is_set_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def wait() -> int:
-        clock, timers = Clock(), list[float]()
-        timeout_at = asyncio.timeout_at
+        clock, timers = Clock(), list[asyncio.Timeout]()
+        enter = asyncio.Timeout.__aenter__
 
-        def counted(when: float) -> asyncio.Timeout:
-            timers.append(when)
-            return timeout_at(when)
+        async def counted(timeout: asyncio.Timeout) -> asyncio.Timeout:
+            timers.append(timeout)
+            return await enter(timeout)
 
-        monkeypatch.setattr(asyncio, "timeout_at", counted)
+        monkeypatch.setattr(asyncio.Timeout, "__aenter__", counted)
         for number in range(20):
             # Amid a millisecond, which is what timers of libuv count in.
             due = clock.now().monotonic + 0.0011 + 0.00007 * number
