@@ -43,9 +43,9 @@ def test_no_timer_fires_before_its_moment_so_that_none_is_set_twice(
         clock, timers = Clock(), list[asyncio.Timeout]()
         enter = asyncio.Timeout.__aenter__
 
-        async def counted(timeout: asyncio.Timeout) -> asyncio.Timeout:
-            timers.append(timeout)
-            return await enter(timeout)
+        async def counted(running: asyncio.Timeout) -> asyncio.Timeout:
+            timers.append(running)
+            return await enter(running)
 
         monkeypatch.setattr(asyncio.Timeout, "__aenter__", counted)
         for number in range(20):
