@@ -16,13 +16,13 @@ from tests.benchmarks.virtual import EVIDENCE_KEYS, VirtualServer
 LEAST_RATIO = 15.0
 """Half of what is measured: times of two programs on one machine differ by less."""
 CALLS = {
-    # Of Python functions, comprehensions among them; measured are 38, 674 and 680.
-    "read": 55,
-    "step": 850,
-    "show": 850,
+    # Of Python functions, comprehensions among them; measured are 38, 622 and 657.
+    "read": 50,
+    "step": 750,
+    "show": 790,
 }
-CALLS_AN_ENGINE = 290
-"""More calls of a tick for each further engine; measured are 231."""
+CALLS_AN_ENGINE = 250
+"""More calls of a tick for each further engine; measured are 207."""
 
 
 def count_calls(work: Callable[[], object]) -> int:
