@@ -4,31 +4,27 @@ Blocking, and so for a thread, but for ``Tail.glance``. Only ``stat`` and reads 
 is short wherever the disk is.
 """
 
-import errno
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from sidecar.model.vocabulary import Fault
 from sidecar.sources.log_places.chain import Chain, RotatedChain
-from sidecar.sources.log_places.lines import LONGEST_LINE, LineCutter
+from sidecar.sources.log_places.lines import LineCutter
 from sidecar.sources.log_places.open_file import (
     KNOWN_HEAD,
     OpenFile,
     Pread,
     begins_with,
+    fault_of_file,
     is_at,
     open_file,
     opened,
 )
+from sidecar.sources.log_places.portion import MOST_BYTES, Portion
 from sidecar.sources.log_places.position import HEAD_BYTES, FilePosition, fingerprint
 
-__all__ = ["LONGEST_LINE", "MOST_BYTES", "Portion", "Tail", "fault_of_file"]
-
-MOST_BYTES: Final = 1024 * 1024
-"""Bytes that one call reads at most; what is left is told as lag."""
 _LEAST_BYTES: Final = 64 * 1024
 """Bytes that are asked for at least: what is written meanwhile comes along."""
 _GLANCE_BYTES: Final = 16 * 1024
@@ -38,32 +34,6 @@ _MOST_FILES: Final = 4
 _LOOKS: Final = 5
 """Calls without news after which a file is left for one that is empty: its writer may still hold it, and
 was told of the new one later."""
-_FAULTS: Final = {
-    errno.ENOENT: Fault.ABSENT,
-    errno.ENOTDIR: Fault.ABSENT,
-    errno.EACCES: Fault.DENIED,
-    errno.EPERM: Fault.DENIED,
-    errno.ELOOP: Fault.ABSENT,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Portion:
-    """Complete lines, each with its end, in the order in which they were written.
-
-    ``lag_bytes`` are written but not read. Of what is not in ``data``: ``overlong`` lines were too
-    long, ``overflow`` lines came faster than they could be kept, ``lost`` times a piece of unknown
-    size may have been gone before it could be read. ``stream`` names the one log of a place with several, and
-    ``above`` is what stands above the first line of a stream that was begun amid its log.
-    """
-
-    data: bytes = b""
-    lag_bytes: int = 0
-    overlong: int = 0
-    overflow: int = 0
-    lost: int = 0
-    stream: str = ""
-    above: bytes = b""
 
 
 class Tail:
@@ -408,8 +378,3 @@ def _carried(before: LineCutter) -> LineCutter:
 def _whole_lines(text: bytes, *, amid: bool) -> bytes:
     begin = text.find(b"\n") + 1 if amid else 0
     return text[begin : text.rfind(b"\n") + 1].replace(b"\0", b"")
-
-
-def fault_of_file(error: OSError) -> Fault:
-    """The fault that names ``error``."""
-    return _FAULTS.get(error.errno or 0, Fault.IO_ERROR)

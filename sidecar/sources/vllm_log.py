@@ -28,8 +28,8 @@ from sidecar.sources.base import Tap, sample_of
 from sidecar.sources.log_places.base import LogPlace
 from sidecar.sources.log_places.container_files import Layout, finder
 from sidecar.sources.log_places.files import FilesPlace
+from sidecar.sources.log_places.portion import Portion
 from sidecar.sources.log_places.position import Position, to_json
-from sidecar.sources.tail import Portion
 
 INBOX_EVENTS: Final = 32_768
 """Events kept between two samples. Beyond half of it no more is read: what is behind shows as lag."""

@@ -4,7 +4,7 @@ import pytest
 
 from sidecar.model.vocabulary import Fault
 from sidecar.sources.log_places.base import LogPlace
-from sidecar.sources.tail import Portion
+from sidecar.sources.log_places.portion import Portion
 from tests.fakes.patience import until
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from sidecar.model.vocabulary import Fault
-from sidecar.sources.tail import Portion, Tail
+from sidecar.sources.log_places.portion import Portion
+from sidecar.sources.tail import Tail
 
 
 def test_a_file_that_appears_late_is_read_from_its_begin(tmp_path: Path) -> None:

@@ -3,8 +3,9 @@
 import os
 from pathlib import Path
 
-from sidecar.sources.log_places.lines import LineCutter
-from sidecar.sources.tail import LONGEST_LINE, MOST_BYTES, Portion, Tail
+from sidecar.sources.log_places.lines import LONGEST_LINE, LineCutter
+from sidecar.sources.log_places.portion import MOST_BYTES, Portion
+from sidecar.sources.tail import Tail
 
 
 def begun(log: Path) -> Tail:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.sources.tail import Portion, Tail
+from sidecar.sources.log_places.portion import Portion
+from sidecar.sources.tail import Tail
 
 pytestmark = pytest.mark.component("logrotate")
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.sources.log_places.lines import LineCutter
-from sidecar.sources.tail import LONGEST_LINE, Portion, Tail
+from sidecar.sources.log_places.lines import LONGEST_LINE, LineCutter
+from sidecar.sources.log_places.portion import Portion
+from sidecar.sources.tail import Tail
 
 
 def append(path: Path, data: bytes) -> None:

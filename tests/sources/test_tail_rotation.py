@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from sidecar.model.vocabulary import Fault
-from sidecar.sources.tail import Portion, Tail
+from sidecar.sources.log_places.portion import Portion
+from sidecar.sources.tail import Tail
 
 
 def read_all(tail: Tail, calls: int = 4) -> bytes:

@@ -5,7 +5,8 @@ What it held and nobody has read may be gone: that is told as a loss of unknown 
 
 from pathlib import Path
 
-from sidecar.sources.tail import Portion, Tail
+from sidecar.sources.log_places.portion import Portion
+from sidecar.sources.tail import Tail
 
 
 def begun(path: Path, text: str = "2026-01-01 first line of the old content\n") -> Tail:

@@ -9,8 +9,8 @@ import pytest
 from sidecar.model.readings import LogReading
 from sidecar.model.vocabulary import Fault
 from sidecar.sources import vllm_log
+from sidecar.sources.log_places.portion import MOST_BYTES, Portion
 from sidecar.sources.log_places.position import FilePosition, FilesPosition, Position
-from sidecar.sources.tail import MOST_BYTES, Portion
 from sidecar.sources.vllm_log import MOST_LINES, MOST_LOOKED_AT, VllmLogSource
 from tests.fakes.clock import FakeClock
 

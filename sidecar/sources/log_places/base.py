@@ -5,8 +5,8 @@ from collections.abc import Coroutine, Sequence
 from typing import Protocol
 
 from sidecar.model.vocabulary import Fault
+from sidecar.sources.log_places.portion import Portion
 from sidecar.sources.log_places.position import Position
-from sidecar.sources.tail import Portion
 
 LOOKBACK_BYTES = 256 * 1024
 """Bytes of a log that are looked at although they were written before we came."""

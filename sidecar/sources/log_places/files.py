@@ -15,9 +15,10 @@ from sidecar.clock import ClockLike
 from sidecar.model.vocabulary import Fault
 from sidecar.sources.log_places.base import LOOKBACK_BYTES
 from sidecar.sources.log_places.chain import Chain
-from sidecar.sources.log_places.open_file import Pread
+from sidecar.sources.log_places.open_file import Pread, fault_of_file
+from sidecar.sources.log_places.portion import MOST_BYTES, Portion
 from sidecar.sources.log_places.position import FilePosition, FilesPosition, Position
-from sidecar.sources.tail import MOST_BYTES, Portion, Tail, fault_of_file
+from sidecar.sources.tail import Tail
 from sidecar.sources.wakeup import (
     IN_ATTRIB,
     IN_MODIFY,

@@ -10,11 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from sidecar.model.vocabulary import Fault
 from sidecar.sources.log_places.position import FilePosition, fingerprint
 
 KNOWN_HEAD: Final = 64
 """Bytes of a begin that must be alike for a file to be taken for the copy of another."""
 _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+_FAULTS: Final = {
+    errno.ENOENT: Fault.ABSENT,
+    errno.ENOTDIR: Fault.ABSENT,
+    errno.EACCES: Fault.DENIED,
+    errno.EPERM: Fault.DENIED,
+    errno.ELOOP: Fault.ABSENT,
+}
 
 Pread = Callable[[int, int, int], bytes]
 """``os.pread``: descriptor, bytes, offset."""
@@ -167,3 +175,8 @@ def is_at(file: "OpenFile", place: FilePosition) -> bool:
         return fingerprint(file.pread(place.head_bytes, 0)) == place.head
     except OSError:
         return False
+
+
+def fault_of_file(error: OSError) -> Fault:
+    """The fault that names ``error``."""
+    return _FAULTS.get(error.errno or 0, Fault.IO_ERROR)

@@ -9,8 +9,8 @@ from sidecar.clock import ClockLike
 from sidecar.model.vocabulary import Fault
 from sidecar.sources.log_places.base import either
 from sidecar.sources.log_places.channel import Channel
+from sidecar.sources.log_places.portion import MOST_BYTES, Portion
 from sidecar.sources.log_places.position import Position
-from sidecar.sources.tail import MOST_BYTES, Portion
 
 GAP_S: Final = 0.02
 """Seconds from one look to the next however fast lines come."""

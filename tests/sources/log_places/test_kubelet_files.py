@@ -8,8 +8,8 @@ from sidecar.clock import Clock
 from sidecar.model.vocabulary import Fault
 from sidecar.sources.log_places.container_files import Layout, finder
 from sidecar.sources.log_places.files import FilesPlace
+from sidecar.sources.log_places.portion import Portion
 from sidecar.sources.log_places.position import Position
-from sidecar.sources.tail import Portion
 
 HEAD = "2026-01-31T10:00:00.123456789Z stderr F "
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sidecar.sources.log_places.portion import Portion
 from sidecar.sources.log_places.position import (
     FilePosition,
     FilesPosition,
@@ -19,7 +20,7 @@ from sidecar.sources.log_places.position import (
     from_json,
     to_json,
 )
-from sidecar.sources.tail import Portion, Tail
+from sidecar.sources.tail import Tail
 
 LINE = b"2026-01-31 a line that tells this file from every other one that there is\n"
 
