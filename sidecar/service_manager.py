@@ -92,8 +92,8 @@ class ServiceManager:
         self.tell(**fields, **self.new_status())
 
     def new_status(self) -> dict[str, str]:
-        """The status, if it differs from what was told last."""
-        if self.report is None:
+        """The status, if somebody listens and it differs from what was told last."""
+        if self.report is None or self.address is None:
             return {}
         status = say_status(self.report, reloaded=self.reloaded)
         if status == self.status:
