@@ -83,7 +83,8 @@ class Gpus:
 
     def feed(self, reading: NvmlReading, at: Instant, *, serves: bool) -> None:
         """The GPUs were read. ``serves``: the server serves, awake; else free memory proves nothing."""
-        self.settle()
+        if not self.judged:
+            self.settle()
         self.reading, self.shown, self.serves = reading, reading.gpus, serves
         self.judged, self.known = False, None
         listed = frozenset(one.pid for gpu in reading.gpus for one in gpu.processes or ())
@@ -126,7 +127,8 @@ class Gpus:
 
     def miss(self) -> None:
         """The GPUs could not be read: what they were before says nothing of now."""
-        self.settle()
+        if not self.judged:
+            self.settle()
         self.reading = self.known = None
         for watch in self.free.values():
             watch.miss()
