@@ -83,7 +83,8 @@ class Gpus:
 
     def feed(self, reading: NvmlReading, at: Instant, *, serves: bool) -> None:
         """The GPUs were read. ``serves``: the server serves, awake; else free memory proves nothing."""
-        if not self.judged:
+        # A card that shows no processes any more leaves what was known of it as it is.
+        if not self.judged or any(gpu.processes is None for gpu in reading.gpus):
             self.settle()
         self.reading, self.shown, self.serves = reading, reading.gpus, serves
         self.judged, self.known = False, None
@@ -127,8 +128,7 @@ class Gpus:
 
     def miss(self) -> None:
         """The GPUs could not be read: what they were before says nothing of now."""
-        if not self.judged:
-            self.settle()
+        self.settle()
         self.reading = self.known = None
         for watch in self.free.values():
             watch.miss()
