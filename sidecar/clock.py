@@ -49,7 +49,8 @@ class Clock:
         """Return once the monotonic clock has reached ``monotonic`` seconds; yields at least once."""
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(max(0.0, timer_of(monotonic) - loop.time()))
+            is_due = time.monotonic() >= monotonic
+            await asyncio.sleep(0.0 if is_due else max(0.0, timer_of(monotonic) - loop.time()))
             if time.monotonic() >= monotonic:
                 return
 

@@ -77,7 +77,7 @@ class Crew:
             self._shift.calls.put(call)
         if fresh and not self._shift.threads:
             self._hire()
-        if fresh and self._members > 1 and self._patience is None:
+        if fresh and self._flying > 1 and self._patience is None:
             self._wait()
 
     def _wait(self) -> None:
@@ -87,8 +87,9 @@ class Crew:
         """A call takes long: let none wait for it, and tell of those that are done."""
         self._patience = None
         self._settle()
-        if not self._shift.calls.empty():
-            self._hire()
+        if waiting := self._shift.calls.qsize():
+            for _ in range(waiting):
+                self._hire()
             self._wait()
 
     def _hire(self) -> None:

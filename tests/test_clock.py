@@ -36,6 +36,18 @@ async def test_an_event_is_waited_for_no_longer_than_to_a_moment_and_never_given
     assert await clock.until_set(event, 0)
 
 
+async def test_who_only_gives_way_waits_for_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    sleep, slept = asyncio.sleep, list[float]()
+
+    async def noted(seconds: float) -> None:
+        slept.append(seconds)
+        await sleep(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", noted)
+    await Clock().pause(0)
+    assert slept == [0.0]
+
+
 def test_no_timer_fires_before_its_moment_so_that_none_is_set_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -142,6 +142,40 @@ async def test_a_crew_whose_every_call_stands_still_serves_the_next() -> None:
     crew.close()
 
 
+async def test_many_that_stand_still_hold_up_the_next_no_longer_than_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    relieve, relieved = Crew._relieve, list[Crew]()
+
+    def counted(crew: Crew) -> None:
+        relieved.append(crew)
+        relieve(crew)
+
+    monkeypatch.setattr(Crew, "_relieve", counted)
+    monkeypatch.setattr("sidecar.thread.PATIENCE_S", 0.3)
+    crew, release = Crew(), threading.Event()
+    stuck = [CallThread(str(n), crew) for n in range(4)]
+    waiting = [asyncio.ensure_future(calls.call(release.wait, 60)) for calls in stuck]
+    await asyncio.sleep(0)
+    assert await CallThread("next", crew).call(lambda: 7, 20) == 7
+    assert len(relieved) == 1
+    release.set()
+    assert await asyncio.gather(*waiting) == [True] * 4
+    crew.close()
+
+
+async def test_a_call_of_one_that_left_holds_up_nobody_else() -> None:
+    crew, release = Crew(), threading.Event()
+    gone, other = CallThread("gone", crew), CallThread("other", crew)
+    waiting = asyncio.ensure_future(gone.call(release.wait, 60))
+    await asyncio.sleep(0)
+    gone.close()
+    assert await other.call(lambda: 1, 20) == 1
+    release.set()
+    assert await waiting is True
+    other.close()
+
+
 async def test_a_crew_that_was_closed_serves_again() -> None:
     crew, release = Crew("again"), threading.Event()
     calls, stuck = CallThread("one", crew), CallThread("stuck", crew)

@@ -135,6 +135,7 @@ class Gpus:
 
     def see_processes(self, reading: ProcessReading | None) -> None:
         """The server's processes were listed; None: they could not be."""
+        self.settle()
         self.processes, self.known = reading, None
         if reading is None:
             return

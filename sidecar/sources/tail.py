@@ -6,6 +6,7 @@ is short wherever the disk is.
 
 import os
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -326,9 +327,10 @@ class Tail:
             generations = self._chain.generations()
         except OSError:
             return None
-        for at, path in enumerate(generations[:-1]):
-            if self._is_ours(file, path):
-                return generations[at + 1]
+        for by_begin in (False, True):
+            for path, successor in pairwise(generations):
+                if self._is_ours(file, path, by_begin=by_begin):
+                    return successor
         # Ours is gone from the folder. What was written to after it is newer than it.
         for path in generations:
             with suppress(OSError):
@@ -336,16 +338,19 @@ class Tail:
                     return path
         return None
 
-    def _is_ours(self, file: "OpenFile", path: Path) -> bool:
-        """Whether ``path`` is the file that is read, or that file packed."""
+    def _is_ours(self, file: "OpenFile", path: Path, *, by_begin: bool) -> bool:
+        """Whether ``path`` is the file that is read; or, known ``by_begin``, that file packed."""
         other = opened(path, self._pread)
         if other is None:
             return False
         try:
             if other.identity == file.identity:
                 return True
-            packed = other.is_packed and len(self._head) >= KNOWN_HEAD
-            return packed and begins_with(other, self._head)
+            if not (by_begin and other.is_packed and begins_with(other, self._head)):
+                return False
+            # A short begin may be that of many: it is known by all of it.
+            is_whole = other.extent().size == self._offset == len(self._head)
+            return is_whole or len(self._head.strip(b"\0")) >= KNOWN_HEAD
         finally:
             other.close()
 

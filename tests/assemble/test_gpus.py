@@ -226,6 +226,18 @@ def test_a_gpu_is_missed_that_goes_as_the_server_is_found(*, fails: bool) -> Non
     assert [gpu.expected for gpu in seen.budgets(moment(1))] == [True]
 
 
+def test_a_card_stays_the_servers_though_its_processes_cannot_be_listed_any_more() -> None:
+    seen, fine = Gpus(), card((2, GIB))
+    seen.feed(NvmlReading("1", (fine,)), moment(0), serves=True)
+    assert seen.judge()
+    seen.see_processes(OURS)
+    assert not seen.judge()
+    seen.see_processes(None)
+    gone = replace(fine, lost=True, used=None, free=None, processes=None)
+    seen.feed(NvmlReading("1", (gone,)), moment(1), serves=True)
+    assert [gpu.expected for gpu in seen.budgets(moment(1))] == [True]
+
+
 def test_after_a_failed_reading_a_gpu_is_there_and_nothing_is_known_of_it() -> None:
     seen = Gpus()
     assert seen.budgets(moment(0)) == ()

@@ -1,5 +1,7 @@
 """Rename, delete, symlink switch: the old file is finished first, nothing is read twice."""
 
+import gzip
+import shutil
 from pathlib import Path
 
 from sidecar.model.vocabulary import Fault
@@ -34,6 +36,36 @@ def test_a_renamed_file_is_finished_before_its_successor(tmp_path: Path) -> None
     assert read_all(tail) == b"one\ntwo\nthree\n"
     append(log, "four\n")
     assert read_all(tail) == b"four\n"
+    tail.close()
+
+
+def test_a_short_file_that_was_packed_is_not_read_again(tmp_path: Path) -> None:
+    log, packed = tmp_path / "log", tmp_path / "log.1.gz"
+    tail = begun(log)
+    append(log, "one\n")
+    assert read_all(tail) == b"one\n"
+    log.rename(tmp_path / "log.1")
+    log.touch()
+    packed.write_bytes(gzip.compress((tmp_path / "log.1").read_bytes()))
+    (tmp_path / "log.1").unlink()
+    assert read_all(tail, 8) == b""
+    append(log, "two\n")
+    assert read_all(tail) == b"two\n"
+    tail.close()
+
+
+def test_a_packed_file_with_the_same_begin_is_not_taken_for_the_one_that_is_read(
+    tmp_path: Path,
+) -> None:
+    log, hole = tmp_path / "log", b"\0" * 5000
+    (tmp_path / "log.2.gz").write_bytes(gzip.compress(hole + b"old\n"))
+    log.write_bytes(hole + b"one\n")
+    tail = Tail(log, from_start=True)
+    assert read_all(tail) == b"one\n"
+    # As ``copytruncate`` does it, of a writer that does not append.
+    shutil.copyfile(log, tmp_path / "log.1")
+    log.write_bytes(b"two\n")
+    assert read_all(tail, 20) == b"two\n"
     tail.close()
 
 

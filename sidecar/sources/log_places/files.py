@@ -171,7 +171,8 @@ class FilesPlace:
 
     async def _stirred(self) -> None:
         """Return when the kernel tells of a file, or nobody has looked for a while."""
-        while (left := self._left()) > 0:
+        # What was told counts until somebody looks: whoever heard of it may have been called away.
+        while self._wakes == self._wakeup.count and (left := self._left()) > 0:
             due = self._clock.now().monotonic + left
             if await self._wakeup.wait_until(self._clock, due):
                 return

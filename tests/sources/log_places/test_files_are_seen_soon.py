@@ -451,6 +451,18 @@ async def test_what_a_given_up_read_found_is_told_by_the_next_one(tmp_path: Path
     await watched.place.close()
 
 
+async def test_what_was_told_to_one_who_was_called_away_is_told_again(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    watched = await trusted(log)
+    await watched.clock.advance(GAP_S)
+    append(log, "two\n")
+    async with asyncio.timeout(10):
+        await watched.place._wakeup.wait()
+        await watched.place.wait()
+    assert await data(watched.place) == b"two\n"
+    await watched.place.close()
+
+
 async def test_what_came_before_a_file_was_watched_is_seen_soon(tmp_path: Path) -> None:
     clock, log = FakeClock(), tmp_path / "log"
 
