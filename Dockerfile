@@ -16,7 +16,7 @@ RUN python -m venv --without-pip /opt/venv \
  && /opt/build/bin/pip install --only-binary :all: --require-hashes -r requirements-image.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY sidecar ./sidecar
-# Bytecode is shipped, 9 of the 49 MB that we add: nothing can be written where we run, and to compile at
+# Bytecode is shipped, 9 of the 50 MB that we add: nothing can be written where we run, and to compile at
 # each start would take 0.7 s of CPU, which at a limit of 100m are 7 s. It does not ask for its source's time.
 RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
  && python -m pip --python /opt/venv/bin/python install --no-compile --no-deps /wheels/*.whl \

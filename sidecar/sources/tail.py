@@ -42,7 +42,8 @@ class Tail:
 
     A file that was left for a newer one is read to its end before its successor is begun. With
     ``resume`` reading begins there, in whatever file that place is by now. ``above`` is what stands
-    in front of the place of the first read, in whole lines; ``stream`` names its portions; ``resumed`` tells that ``resume`` was found.
+    in front of the place of the first read, in whole lines; ``stream`` names its portions; ``resumed``
+    tells that ``resume`` was found.
     """
 
     def __init__(
