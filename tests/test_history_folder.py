@@ -291,6 +291,9 @@ def test_the_windows_of_a_killed_daemon_are_served_by_the_next_one(tmp_path: Pat
     with daemon(*options, *quiet, *state) as running:
         running.until(lambda: len(windows(running)) >= 5)
         before = windows(running)
+        # A window is shown before it is written, so that a slow disk keeps nothing from being seen; but
+        # it is written before the next one is shown.
+        running.until(lambda: len(windows(running)) > len(before))
         running.end(signal.SIGKILL)
     with daemon(*options, *quiet, *state) as running:
         running.until(lambda: len(windows(running)) > len(before))
