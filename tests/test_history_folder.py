@@ -5,6 +5,7 @@ import gzip
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -295,8 +296,9 @@ def test_the_windows_of_a_killed_daemon_are_served_by_the_next_one(tmp_path: Pat
         # it is written before the next one is shown.
         running.until(lambda: len(windows(running)) > len(before))
         running.end(signal.SIGKILL)
+    killed = time.time()
     with daemon(*options, *quiet, *state) as running:
-        running.until(lambda: len(windows(running)) > len(before))
+        running.until(lambda: any(one["window"]["start"] > killed for one in windows(running)))
         after = windows(running)
         page = running.get("/")[1]
     kept = [one["window"] for one in after]
