@@ -1,7 +1,6 @@
-"""Following a log that grows, rotates, is truncated, vanishes and comes back.
+"""Following a log that grows, rotates, is truncated, vanishes and comes back. Blocking: for a thread.
 
-Blocking, and so for a thread, but for ``Tail.glance``. Only ``stat`` and reads of bounded size, so a call
-is short wherever the disk is.
+Only ``stat`` and reads of bounded size, so a call is short wherever the disk is.
 """
 
 import os
@@ -28,8 +27,6 @@ from sidecar.sources.log_places.position import HEAD_BYTES, FilePosition, finger
 
 _LEAST_BYTES: Final = 64 * 1024
 """Bytes that are asked for at least: what is written meanwhile comes along."""
-_GLANCE_BYTES: Final = 16 * 1024
-"""Bytes that are taken without waiting for any."""
 _MOST_FILES: Final = 4
 """Files that one call goes through at most."""
 _LOOKS: Final = 5
@@ -123,27 +120,6 @@ class Tail:
         if not data and self._looked_for > 1 and _is_absent(self._chain.live()):
             return Fault.ABSENT
         return self._portion(data)
-
-    def glance(self) -> Portion | None:
-        """New lines that are in memory, of a file that is what it was; None where ``read`` has to look.
-
-        Never blocks. For who knows that nothing but lines has come.
-        """
-        file = self._file
-        head = None if file is None else file.peek(HEAD_BYTES, 0)
-        if file is None or head is None or not head.startswith(self._head):
-            return None
-        new = file.peek(_GLANCE_BYTES, self._offset)
-        if not new or b"\0" in new:
-            return None
-        # A file system that reads without waiting is none that has to ask another host.
-        extent = file.extent()
-        if extent.size < self._offset + len(new):
-            return None
-        self._know(head)
-        self._offset += len(new)
-        self._size, self._mtime_ns = extent.size, extent.mtime_ns
-        return self._portion(self._cutter.feed(new))
 
     def position(self) -> FilePosition | None:
         """The place behind the last line that was given; None while no file is there."""

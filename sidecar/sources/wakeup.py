@@ -3,7 +3,6 @@
 import asyncio
 import ctypes
 import os
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
@@ -14,8 +13,6 @@ IN_MODIFY: Final = 0x2
 IN_ATTRIB: Final = 0x4
 """Also where a link to the file goes, as with ``unlink(2)``."""
 IN_MOVE_SELF: Final = 0x800
-_EVENT_BYTES: Final = 16
-"""``struct inotify_event`` of a watch without a name: watch, mask, cookie, length."""
 
 
 def inotify(
@@ -44,18 +41,6 @@ def emptied(descriptor: int) -> None:
         os.read(descriptor, 65536)
     except BlockingIOError:
         return
-
-
-def tells_only(descriptor: int, event: int) -> bool:
-    """Take what an inotify descriptor holds; whether it was nothing but one ``event``.
-
-    Alike ones in a row are one (``inotify(7)``).
-    """
-    try:
-        told = os.read(descriptor, 65536)
-    except BlockingIOError:
-        return True
-    return len(told) == _EVENT_BYTES and told[4:8] == event.to_bytes(4, sys.byteorder)
 
 
 class Wakeup:

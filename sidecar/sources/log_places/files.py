@@ -1,8 +1,4 @@
-"""Logs in files, read on a thread: a file may be on a disk that answers late or never.
-
-What the kernel told of and has in memory is taken on the loop: the way to the thread and back would cost
-more than all else of it, and a busy log tells of lines fifty times a second.
-"""
+"""Logs in files, each read on a thread: a file may be on a disk that answers late or never."""
 
 import os
 from collections import deque
@@ -19,14 +15,7 @@ from sidecar.sources.log_places.open_file import Pread, fault_of_file
 from sidecar.sources.log_places.portion import MOST_BYTES, Portion
 from sidecar.sources.log_places.position import FilePosition, FilesPosition, Position
 from sidecar.sources.tail import Tail
-from sidecar.sources.wakeup import (
-    IN_ATTRIB,
-    IN_MODIFY,
-    IN_MOVE_SELF,
-    Wakeup,
-    inotify,
-    tells_only,
-)
+from sidecar.sources.wakeup import IN_ATTRIB, IN_MODIFY, IN_MOVE_SELF, Wakeup, inotify
 from sidecar.thread import CallThread, Crew
 
 POLL_S: Final = 0.2
@@ -101,9 +90,8 @@ class FilesPlace:
         self._behind = False
         self._is_going_on = False
         self._closed = False
-        self._looked_at = self._full_look_at = float("-inf")
+        self._looked_at = float("-inf")
         self._wakes = 0
-        self._only_lines = True
         self._is_trusted = False
 
     async def open(self) -> None:
@@ -142,7 +130,7 @@ class FilesPlace:
             # What was written before a new watch was set nobody tells of.
             self._is_going_on = look.is_going_on or look.watch is not None
             if look.watch is not None:
-                self._wakeup.arm(look.watch if look.watch >= 0 else None, self._take)
+                self._wakeup.arm(look.watch if look.watch >= 0 else None)
             may_be_trusted &= look.watch is None and look.is_all and not look.is_going_on
         self._behind = any(portion.lag_bytes for portion in portions)
         said = [p for p in portions if p.data or p.above or p.overlong or p.lost]
@@ -189,14 +177,6 @@ class FilesPlace:
         """Look once; why nothing came of it, if it has not returned in time."""
         now = self._looked_at = self._clock.now().monotonic
         self._wakes = self._wakeup.count
-        only_lines, self._only_lines = self._only_lines, True
-        may_glance = self._is_trusted and only_lines and now < self._full_look_at + TRUSTED_POLL_S
-        if may_glance and not (self._thread.busy or self._looks):
-            seen = self._follower.glance()
-            if seen is not None:
-                self._looks.append(seen)
-                return None
-        self._full_look_at = now
 
         def look() -> None:
             # Kept here and not returned: nobody may wait for it any more, and its lines are read.
@@ -206,12 +186,9 @@ class FilesPlace:
 
         return await self._thread.call(look, self._limit_s)
 
-    def _take(self, descriptor: int) -> None:
-        self._only_lines &= tells_only(descriptor, IN_MODIFY)
-
 
 class _Follower:
-    """Finds and follows logs. Blocking but for ``glance``: called on one thread, one call at a time."""
+    """Finds and follows logs. Blocking: all of it is called on one thread, one call at a time."""
 
     def __init__(
         self,
@@ -261,14 +238,6 @@ class _Follower:
             is_going_on=any(tail.is_going_on for tail in tails),
             is_all=self._is_sure,
         )
-
-    def glance(self) -> _Look | None:
-        """What the only log has to say, while nobody is in a call; None where it has to be looked at."""
-        if not self._is_sure or len(self._tails) != 1 or self._tails.keys() != self._begun:
-            return None
-        (tail,) = self._tails.values()
-        got = tail.glance()
-        return None if got is None else _Look((got,), None, self._position(), is_all=True)
 
     def close(self) -> None:
         """Give the files back."""

@@ -51,10 +51,6 @@ class OpenFile(Protocol):
         """At most ``most`` bytes of its text at ``offset``; raises OSError."""
         ...
 
-    def peek(self, most: int, offset: int) -> bytes | None:
-        """The same as far as nothing has to be waited for; None where something has."""
-        ...
-
     def data_from(self, offset: int) -> int:
         """Where data begins again behind a hole of the file."""
         ...
@@ -80,15 +76,6 @@ class _PlainFile:
 
     def pread(self, most: int, offset: int) -> bytes:
         return self._pread(self.descriptor, most, offset)
-
-    def peek(self, most: int, offset: int) -> bytes | None:
-        """What of it is in memory (``RWF_NOWAIT``, Linux 4.14); None also on most network file systems."""
-        into = bytearray(most)
-        try:
-            got = os.preadv(self.descriptor, [into], offset, os.RWF_NOWAIT)
-        except OSError:
-            return None
-        return bytes(into[:got])
 
     def data_from(self, offset: int) -> int:
         """Where data begins again behind a hole of the file."""
@@ -122,9 +109,6 @@ class _PackedFile:
             return self._text.read(most)
         except (EOFError, zlib.error) as error:
             raise OSError(errno.EIO, "damaged") from error
-
-    def peek(self, most: int, offset: int) -> bytes | None:  # noqa: ARG002 - of an ``OpenFile``
-        return None
 
     def data_from(self, offset: int) -> int:
         return offset

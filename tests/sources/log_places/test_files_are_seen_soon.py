@@ -1,11 +1,10 @@
 """A new line is seen within milliseconds where the kernel tells of it, and soon where it does not."""
 
 import asyncio
-import errno
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -240,55 +239,10 @@ async def test_what_is_written_to_the_only_log_is_no_reason_to_search(
     await watched.place.close()
 
 
-def refuse(*_: object) -> int:
-    """``preadv`` as of a file system that reads nothing without waiting, as most over a network."""
-    raise OSError(errno.EOPNOTSUPP, "not supported")
-
-
-def from_memory(descriptor: int, into: list[bytearray], offset: int, flags: int) -> int:
-    """``preadv`` of what is in memory, whatever the file system of the test is able to."""
-    assert flags == os.RWF_NOWAIT
-    found = os.pread(descriptor, len(into[0]), offset)
-    into[0][: len(found)] = found
-    return len(found)
-
-
-@pytest.mark.parametrize(("preadv", "looks"), [(from_memory, 0), (refuse, 3)])
-async def test_lines_that_are_in_memory_are_taken_without_a_thread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preadv: Callable[..., int], looks: int
-) -> None:
-    watched = await trusted(tmp_path / "log")
-    monkeypatch.setattr(os, "preadv", preadv)
-    before, at = watched.count, watched.place.position()
-    assert at is not None
-    for number in range(3):
-        await watched.write(f"{number}\n")
-    assert watched.count - before == looks
-    now = watched.place.position()
-    assert now is not None
-    (before_it,), (behind,) = at.files.values(), now.files.values()
-    assert (behind.offset - before_it.offset, behind.inode) == (6, before_it.inode)
-    await watched.place.close()
-
-
-async def test_a_log_that_never_stops_is_looked_at_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "preadv", from_memory)
-    watched = await trusted(tmp_path / "log")
-    before = watched.count
-    for number in range(12):
-        await watched.write(f"{number}\n")
-        await watched.clock.advance(1.0)
-    assert watched.count - before == 2
-    await watched.place.close()
-
-
 @pytest.mark.parametrize("fill", ["", "\0" * 70])
 async def test_what_is_written_from_the_begin_again_is_not_taken_for_what_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fill: str
+    tmp_path: Path, fill: str
 ) -> None:
-    monkeypatch.setattr(os, "preadv", from_memory)
     log = tmp_path / "log"
     watched = await trusted(log)
     waiting = asyncio.ensure_future(watched.place.wait())
@@ -299,25 +253,6 @@ async def test_what_is_written_from_the_begin_again_is_not_taken_for_what_goes_o
         await waiting
     assert await data(watched.place) == b"another, and longer than what was there\n"
     await watched.write("more\n")
-    await watched.place.close()
-
-
-async def test_more_lines_than_are_taken_at_once_all_come(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "preadv", from_memory)
-    log = tmp_path / "log"
-    watched = await trusted(log)
-    waiting = asyncio.ensure_future(watched.place.wait())
-    await watched.clock.advance(GAP_S)
-    text = "".join(f"line {number}\n" for number in range(10_000))
-    append(log, text)
-    async with asyncio.timeout(10):
-        await waiting
-    told = await data(watched.place)
-    assert 0 < len(told) < len(text)
-    told += await data(watched.place)
-    assert told == text.encode()
     await watched.place.close()
 
 
