@@ -20,6 +20,8 @@ GATHER_MOST_S = 0.5
 WAKE_GATHER_S = 0.2
 WAKE_GAP_S = 0.1
 """Seconds between extra steps: a cgroup at its limit changes thousands of times a second."""
+HAIR_S = 1e-3
+"""Seconds by which an extra step is kept from a point of the grid; well under the least interval."""
 
 
 @dataclass(slots=True)
@@ -100,6 +102,19 @@ class Grid:
         behind = min(now.unix - unix, now.monotonic - due.monotonic)
         return Instant(now.monotonic - max(0.0, behind), unix)
 
+    def between(self, now: Instant, due: Instant) -> Instant:
+        """The moment of an extra step that begins at ``now``, while the next point is still ``due``.
+
+        It lies between the two points also where the wall clock is slewed a little: a window that
+        ends with a point would otherwise end before it, or once more after it.
+        """
+        unix = now.unix
+        if 0 <= unix - due.unix < self.interval_s / 2:
+            unix = due.unix - HAIR_S
+        if self.last_unix is not None and 0 <= self.last_unix - unix < self.interval_s / 2:
+            unix = self.last_unix + HAIR_S
+        return Instant(now.monotonic, unix)
+
     def reach(self, now: Instant) -> int:
         """Note that a point was reached; returns how many were missed since the last."""
         before, self.last_point = self.last_point, now
@@ -156,7 +171,7 @@ class Ticker:
         due = grid.next_point(now)
         if due.monotonic - now.monotonic > self.gather_s:
             # What there is shows at once, and not at the first point only.
-            await self.look(sampler, self.sources, self.gather_s)
+            await self.look(sampler, self.sources, self.gather_s, grid.between(now, due))
         while not self.stop.is_set():
             if woken:
                 # It woke while a tick gathered its samples, which took the notice with them.
@@ -164,12 +179,13 @@ class Ticker:
             told = await self.clock.until_set(sampler.ready, due.monotonic)
             if self.stop.is_set():
                 return
+            now = self.clock.now()
             # A point that was reached counts for more: what woke is sampled there with all else.
-            if not told or self.clock.now().monotonic >= due.monotonic:
+            if not told or now.monotonic >= due.monotonic:
                 await self.tick(sampler, grid, due)
                 due = grid.next_point(self.clock.now())
             else:
-                await self.wake(sampler, woken)
+                await self.wake(sampler, woken, grid.between(now, due))
 
     async def tick(self, sampler: Sampler, grid: Grid, due: Instant) -> None:
         """One grid point."""
@@ -185,18 +201,23 @@ class Ticker:
             )
         )
 
-    async def wake(self, sampler: Sampler, woken: dict[int, SourceLike]) -> None:
+    async def wake(self, sampler: Sampler, woken: dict[int, SourceLike], at: Instant) -> None:
         """An extra step: a source was woken, or a slow sample has arrived."""
         sources = list(woken.values())
         woken.clear()
         quick = [s for s in self.sources if s in sources or s.name == "process"] if sources else []
-        await self.look(sampler, quick, WAKE_GATHER_S)
+        await self.look(sampler, quick, WAKE_GATHER_S, at)
 
-    async def look(self, sampler: Sampler, sources: Sequence[SourceLike], limit_s: float) -> None:
-        """A step between grid points, with what some sources show, and with what came late."""
+    async def look(
+        self, sampler: Sampler, sources: Sequence[SourceLike], limit_s: float, at: Instant
+    ) -> None:
+        """A step between grid points, with what some sources show, and with what came late.
+
+        As a point's it is of the moment at which it began: it may end after the next point.
+        """
         samples = await sampler.gather(sources, limit_s) if sources else sampler.take()
         if samples:
-            await self.consume(Tick(at=self.clock.now(), samples=samples, on_grid=False))
+            await self.consume(Tick(at=at, samples=samples, on_grid=False))
 
     async def watch(
         self, source: Waking, woken: dict[int, SourceLike], ready: asyncio.Event

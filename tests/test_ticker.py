@@ -243,6 +243,36 @@ async def test_a_source_that_wakes_gives_an_extra_step_between_two_points() -> N
         assert seen.points() == [5.0, 10.0]
 
 
+async def test_an_extra_step_is_of_the_moment_it_began_though_it_ends_after_a_point() -> None:
+    clock = FakeClock(unix=ON_GRID)
+    restless, slow = Restless(clock), Held(clock, Source.PROCESS)
+    async with ticking(clock, [restless, slow]) as seen:
+        await clock.advance(4.95)
+        slow.answers.set()
+        await settle()
+        restless.wakes.set()
+        await settle()
+        await clock.advance(0.1)
+        for _ in range(2):
+            slow.answers.set()
+            await settle()
+        *_, extra, point = (tick.at.unix - ON_GRID for tick in seen.ticks)
+        assert 4.9 < extra < 5 == point
+
+
+async def test_an_extra_step_right_before_a_point_is_before_it_on_both_clocks() -> None:
+    clock = FakeClock(unix=ON_GRID)
+    restless = Restless(clock)
+    async with ticking(clock, [restless]) as seen:
+        await clock.advance(4.9)
+        clock.step_unix(0.2)
+        restless.wakes.set()
+        await settle()
+        await clock.advance(2)
+        *_, extra, point = (tick.at.unix - ON_GRID for tick in seen.ticks)
+        assert 4.9 < extra < 5 == point
+
+
 async def test_processes_are_listed_with_whatever_wakes() -> None:
     clock = FakeClock(unix=ON_GRID)
     restless, processes = Restless(clock), Quick(clock, Source.PROCESS)

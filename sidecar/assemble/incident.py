@@ -21,7 +21,11 @@ COUNTS_EACH = frozenset({Source.CGROUP, Source.KERNEL_LOG, Source.KUBERNETES})
 
 @dataclass(slots=True)
 class Incident:
-    """Evidence of failures that belong together, and the root among them once it is known."""
+    """Evidence of failures that belong together, and the root among them once it is known.
+
+    ``stamp``: that of the last evidence, if it had one. What the kernel counts has none and is seen as
+    it happens, so a line that follows it is measured by when it was read.
+    """
 
     opened: Instant
     last: Instant
@@ -34,8 +38,7 @@ class Incident:
     def take(self, evidence: Evidence) -> None:
         """Join a piece of evidence."""
         self.last = max(self.last, evidence.at)
-        if evidence.stamp is not None:
-            self.stamp = evidence.stamp
+        self.stamp = evidence.stamp
         self.seen.add((evidence.cause, evidence.signal))
         if evidence.source is Source.KERNEL_LOG:
             self.recorded.add(evidence.kind)

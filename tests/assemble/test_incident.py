@@ -1,5 +1,7 @@
 """What belongs to one incident counts once; the next incident counts again."""
 
+from dataclasses import replace
+
 import pytest
 
 from sidecar.assemble.incident import Incidents
@@ -16,7 +18,7 @@ def root(t: float, cause: Cause = Cause.CUDA_OOM, signal: str = "oom") -> Eviden
     return Evidence(cause, Kind.ALLOCATION_FAILURE, Source.VLLM_LOG, signal, at(t))
 
 
-def death(t: float, signal: str = "engine_dead") -> Evidence:
+def death(t: float, signal: str = "engine_dead", stamp: float | None = None) -> Evidence:
     return Evidence(
         Cause.ENGINE_FAILURE,
         Kind.CRASHED,
@@ -24,6 +26,7 @@ def death(t: float, signal: str = "engine_dead") -> Evidence:
         signal,
         at(t),
         weight=Weight.CONSEQUENCE,
+        stamp=stamp,
     )
 
 
@@ -50,6 +53,24 @@ def test_a_death_before_its_root_counts_until_the_root_is_known() -> None:
     assert incidents.admit(kill) == kill
     assert incidents.running is not None
     assert incidents.running.root == kill
+
+
+def test_stamps_keep_lines_apart_that_were_read_late_at_once() -> None:
+    incidents = Incidents()
+    incidents.admit(replace(root(0), stamp=100.0))
+    assert incidents.admit(death(0.1, stamp=130.0)) is None
+    assert incidents.admit(death(0.2, stamp=3700.0)) is not None
+
+
+@pytest.mark.parametrize("stamp", [175.0, 3700.0])
+def test_what_follows_a_kill_is_its_consequence_however_old_the_line_before_was(
+    stamp: float,
+) -> None:
+    incidents = Incidents()
+    incidents.admit(replace(root(0), stamp=100.0))
+    kill = Evidence(Cause.HOST_OOM, Kind.CGROUP, Source.CGROUP, "oom_kill", at(50))
+    assert incidents.admit(kill) == kill
+    assert incidents.admit(death(62, stamp=stamp)) is None
 
 
 def test_a_second_incident_minutes_later_counts_again() -> None:
