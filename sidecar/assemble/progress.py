@@ -14,11 +14,16 @@ WORK = (roles.RUNNING, roles.WAITING, roles.SWAPPED)
 
 @dataclass(slots=True)
 class Progress:
-    """Since when each engine has had work and made nothing of it."""
+    """Since when each engine has had work and made nothing of it.
+
+    ``last_token``: the latest moment after which a token is known to have been made: that of the
+    reading before the one that showed it. ``step_s``: seconds between the last two readings.
+    """
 
     stuck_since: dict[str, Instant] = field(default_factory=dict)
     last_sample: Instant | None = None
     last_token: Instant | None = None
+    step_s: float = 0.0
 
     def advance(
         self, reading: MetricsReading, rises: Mapping[str, EngineRise], at: Instant
@@ -32,9 +37,11 @@ class Progress:
             else:
                 self.stuck_since.setdefault(engine, self.last_sample or at)
             if rise is not None and rise.deltas.get(roles.GENERATION_TOKENS, 0.0) > 0:
-                self.last_token = at
+                self.last_token = self.last_sample or at
         for engine in self.stuck_since.keys() - reading.engines.keys():
             del self.stuck_since[engine]
+        if self.last_sample is not None:
+            self.step_s = at.monotonic - self.last_sample.monotonic
         self.last_sample = at
 
     def stalled_s(self, now: Instant) -> float:

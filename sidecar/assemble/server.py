@@ -1,6 +1,6 @@
 """What is known of the one server that is watched: samples go in, evidence comes out."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 
@@ -9,14 +9,15 @@ from sidecar.assemble.gpus import Gpus
 from sidecar.assemble.host_memory import HostMemory, evidence_of, survivors
 from sidecar.assemble.incident import Incidents
 from sidecar.assemble.known_limits import KnownLimits
-from sidecar.assemble.life import GONE, SETTLE_S, Life
+from sidecar.assemble.life import ENGINE_DEAD_STATUS, GONE, SETTLE_S, Life
 from sidecar.assemble.log_events import LogEvents
 from sidecar.assemble.log_positions import LogPositions
 from sidecar.assemble.pod import Pod
 from sidecar.assemble.progress import Progress, has_work
-from sidecar.assemble.survival import Survival
+from sidecar.assemble.source_status import next_status, with_volume
+from sidecar.assemble.survival import Survival, patience_of
 from sidecar.assemble.unconfirmed import Unconfirmed, is_near
-from sidecar.assemble.window import OpenWindow, blindness
+from sidecar.assemble.window import OpenWindow
 from sidecar.catalog.signatures import SIGNATURES, Mark
 from sidecar.model.evidence import Evidence, Weight
 from sidecar.model.readings import (
@@ -34,18 +35,13 @@ from sidecar.model.report import LogStatus, SourceStatus
 from sidecar.model.samples import Instant, Sample
 from sidecar.model.saved_state import Position
 from sidecar.model.verdict import CauseFound
-from sidecar.model.vocabulary import Cause, Fault, Phase, ServerState, Source, Way
+from sidecar.model.vocabulary import Cause, Phase, ServerState, Source, Way
 from sidecar.model.window import Window
 
-OPTIONAL = frozenset({Source.NVML, Source.KUBERNETES})
-NOT_HERE = frozenset({Fault.ABSENT, Fault.NO_DRIVER})
-"""A machine without a GPU, or outside of a cluster, lacks no source unless one is asked for by name."""
 EXPLAIN_S = 2.5
 """Seconds a window stays open past its end for what decides how a failure in it counts: its root
 (the kernel's counter is read after the lines that the dying engine writes), and whether the server
 lived through it."""
-
-
 OUTLIVED_S = 20.0
 """Seconds of answers after a failure that show it outlived, without a token: V0 answers on for up to
 10 s after its engine died, and a starved host stretches that."""
@@ -112,7 +108,8 @@ class Server:
 
     def can_close(self, window: OpenWindow, now: Instant) -> bool:
         """Whether nothing that may still come could change what the window is judged to be."""
-        if self.survival.is_open(window.evidence, now, EXPLAIN_S):
+        patience_s = max(EXPLAIN_S, patience_of(self.progress.step_s))
+        if self.survival.is_open(window.evidence, now, patience_s):
             return False
         incident = self.incidents.running
         if incident is None or incident.root is not None:
@@ -153,9 +150,7 @@ class Server:
             case MetricsReading():
                 return self.read_metrics(sample.reading, sample.at, window)
             case HealthReading():
-                self.version = sample.reading.version or self.version
-                self.limits.see_answers(sample.reading.limits, sample.at)
-                return self.life.see_status(sample.reading.status, sample.at)
+                return self.read_health(sample.reading, sample.at)
             case LogReading():
                 return self.read_log(sample.reading)
             case KernelReading():
@@ -177,23 +172,19 @@ class Server:
                 return self.read_fault(sample, window)
 
     def note_status(self, sample: Sample) -> None:
-        """Keep the health of a source, apart from what it read."""
-        before = self.sources[sample.source]
-        fault = sample.fault or blindness(sample.reading)
-        errors: Mapping[Fault, int] = before.errors
-        if fault is None:
+        """Keep the health of a source, apart from what it read. One that has worked is missed after."""
+        after = next_status(self.sources[sample.source], sample)
+        self.sources[sample.source] = after
+        if after.up:
             self.wanted |= {sample.source}
-        else:
-            errors = {**errors, fault: errors.get(fault, 0) + 1}
-        is_elsewhere = sample.source in OPTIONAL and fault in NOT_HERE
-        self.sources[sample.source] = SourceStatus(
-            configured=before.configured or not is_elsewhere,
-            up=fault is None,
-            last_fault=fault,
-            last_at=sample.at,
-            duration_s=sample.duration_s,
-            errors=errors,
-        )
+
+    def read_health(self, reading: HealthReading, at: Instant) -> tuple[Evidence, ...]:
+        """The health endpoint answered, or one beside it."""
+        self.version = reading.version or self.version
+        self.limits.see_answers(reading.limits, at)
+        if reading.status in ENGINE_DEAD_STATUS:
+            self.survival.last_refusal = at
+        return self.life.see_status(reading.status, at)
 
     def read_metrics(
         self, reading: MetricsReading, at: Instant, window: OpenWindow
@@ -205,11 +196,9 @@ class Server:
         if rise.restarted:
             self.progress.stuck_since.clear()
             window.restart_unexplained |= not self.life.explains_restart()
-        if self.progress.last_token is not tokens_before:
-            self.incidents.see_tokens(at)
-            self.life.see_tokens(at)
-            self.standing = ()
-            self.survival.last_token = at
+        token = self.progress.last_token
+        if token is not None and token is not tokens_before:
+            self.see_tokens(token)
         self.survival.last_answer = at
         self.outlive(at)
         self.survival.has_work = any(has_work(seen) for seen in reading.engines.values())
@@ -219,6 +208,15 @@ class Server:
         window.add_reading(reading, rise, at, since=self.counted_at)
         self.counted_at = at if reading.naming is not None else self.counted_at
         return ()
+
+    def see_tokens(self, since: Instant) -> None:
+        """Tokens were made after that moment. What happened later says nothing of them."""
+        self.incidents.see_tokens(since)
+        self.life.see_tokens(since)
+        self.survival.last_token = since
+        incident = self.incidents.running
+        if incident is None or since >= incident.last:
+            self.standing = ()
 
     def see_config(self, reading: MetricsReading, at: Instant, *, restarted: bool) -> None:
         """What the exposition tells of limits; of another server where counters began anew."""
@@ -241,7 +239,7 @@ class Server:
     def read_log(self, reading: LogReading) -> Iterator[Evidence]:
         """Lines arrived in vLLM's log."""
         self.life.log_is_read = True
-        self.log = add_log(self.log, reading)
+        self.log = with_volume(self.log, reading)
         self.log_positions.see(reading)
         self.past = reading.past or self.past
         self.limits.see_past(reading.past)
@@ -396,16 +394,3 @@ def is_start(event: LogEvent) -> bool:
     """Whether a line told that a server begins."""
     row = SIGNATURES.get(event.signature)
     return row is not None and row.mark is Mark.STARTING
-
-
-def add_log(log: LogStatus, reading: LogReading) -> LogStatus:
-    """The log's volume with one more reading."""
-    dropped = dict(log.dropped)
-    for reason, count in reading.dropped.items():
-        dropped[reason] = dropped.get(reason, 0) + count
-    return LogStatus(
-        lines=log.lines + reading.lines,
-        bytes=log.bytes + reading.bytes,
-        lag_bytes=reading.lag_bytes,
-        dropped=dropped,
-    )

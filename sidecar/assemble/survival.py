@@ -9,13 +9,19 @@ from sidecar.model.vocabulary import Cause
 
 SURVIVED_S = 1.0
 """An answer so many seconds after the evidence shows that the server lived through it."""
+PATIENCE_MOST_S = 15.0
+"""Most seconds that are waited for tokens to show that the server lived, however slow the clock is."""
 LOST_S = 5.0
 """A process of the server that vanished so many seconds around the evidence died of it."""
 
 
 @dataclass(slots=True)
 class Survival:
-    """The last signs of life and of death."""
+    """The last signs of life and of death.
+
+    ``last_token``: the latest moment after which a token is known to have been made.
+    ``last_refusal``: nobody listened, or who did said that the engine is dead.
+    """
 
     last_answer: Instant | None = None
     last_token: Instant | None = None
@@ -36,7 +42,7 @@ class Survival:
         return sign is not None and sign.monotonic - last >= SURVIVED_S
 
     def is_known_dead(self, since: float) -> bool:
-        """Whether nobody listened any more, or a process was gone, after a moment."""
+        """Whether nobody well listened any more, or a process was gone, after a moment."""
         if self.last_loss is not None and abs(self.last_loss.monotonic - since) <= LOST_S:
             return True
         return self.last_refusal is not None and self.last_refusal.monotonic >= since
@@ -57,3 +63,12 @@ def failures(evidence: Iterable[Evidence]) -> Iterable[Evidence]:
         for e in evidence
         if e.cause not in {Cause.PREEMPTION, Cause.STALLED} and e.weight is not Weight.SUPPORT
     )
+
+
+def patience_of(step_s: float) -> float:
+    """Seconds to wait for a sign of life where the server is read every ``step_s`` seconds.
+
+    Of tokens it is known only that they were made after the reading before: so the second reading
+    after a failure shows them.
+    """
+    return min(PATIENCE_MOST_S, 2 * step_s + SURVIVED_S)

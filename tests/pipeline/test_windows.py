@@ -290,3 +290,44 @@ def test_a_late_tick_takes_no_time_from_a_server_to_show_that_it_lives(gap: int)
     ticks = [looked(unix, int(unix > 1009.0)) for unix in (1008.0, 1009.5, *rest)]
     first, *_ = run(pipeline(), *ticks)
     assert [(c.cause, c.severity) for c in first.causes] == [(Cause.HOST_OOM, Severity.WARNING)]
+
+
+def dying(moment: float, tokens: float, *, health: int = 503) -> Tick:
+    """A server whose engine was killed at 1000.9, and which is kept alive (0.32) to tell so."""
+    kills = int(moment > 1000.9)
+    samples = (
+        Sample(source=Source.VLLM_METRICS, at=at(moment), reading=exposition(tokens=tokens)),
+        Sample(source=Source.VLLM_HEALTH, at=at(moment), reading=HealthReading(health)),
+        *counted_kills(moment, kills).samples,
+    )
+    return Tick(at=at(moment), samples=samples)
+
+
+@pytest.mark.parametrize("interval", [1, 5])
+def test_tokens_made_before_a_kill_and_seen_after_it_show_no_life(interval: int) -> None:
+    before = (1001 - interval, 1001)
+    ticks = [
+        dying(before[0], 100, health=200),
+        counted_kills(1000.9, 0),
+        counted_kills(1000.95, 1),
+        *(dying(1001 + n * interval, 150) for n in range(40 // interval)),
+    ]
+    found = run(pipeline(), *ticks)
+    assert {j.verdict for j in found if j.window.start >= 1000} == {Verdict.HOST_OOM}
+    assert {j.severity for j in found if j.window.start >= 1000} == {Severity.CRITICAL}
+
+
+@pytest.mark.parametrize("interval", [1, 5])
+@pytest.mark.parametrize("begun", [1001.0, 1003.0, 1006.0, 1009.0])
+def test_tokens_made_after_a_kill_show_life_however_slow_the_clock_is(
+    interval: int, begun: float
+) -> None:
+    """A neighbour in the server's cgroup was killed; the server goes on."""
+    readings = [
+        tick(at(1000 + t), exposition(tokens=100 + t, running=1)) for t in range(0, 40, interval)
+    ]
+    kills = [counted_kills(begun + 0.4, 0), counted_kills(begun + 0.5, 1)]
+    ticks = sorted([*readings, *kills], key=lambda one: one.at.unix)
+    found = run(pipeline(), *ticks)
+    told = [j for j in found if j.verdict is Verdict.HOST_OOM]
+    assert [(j.window.start, j.severity) for j in told] == [(1000, Severity.WARNING)]
