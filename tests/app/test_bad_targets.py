@@ -14,7 +14,7 @@ EXPOSITION = (Path(__file__).parents[1] / "data/expositions/0.26.0.txt").read_by
 HOSTILE = (
     r"\"}\n# TYPE vllm_sidecar_verdict gauge\nvllm_sidecar_verdict{verdict=\"none\"} 7\n",
     "<script>alert(1)</script>",
-    "x" * 100_000,
+    "x" * 10_000,
     "\u202e\u0000\x7f",
     "{{template}}",
     "",
@@ -160,5 +160,7 @@ async def test_a_hostile_label_reaches_neither_syntax_nor_verdict(label: str) ->
         async with running(settings_for(server.url(""))) as seen:
             await seen.windows(2)
             await is_alive(seen)
+            fault = seen.steps[-1].report.sources[Source.VLLM_METRICS].last_fault
+            assert fault in {None, Fault.MALFORMED}, "the label was read"
             shown = await seen.metrics()
             assert all(len(value) <= 300 for _, labels in shown for value in labels)

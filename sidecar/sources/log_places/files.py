@@ -12,6 +12,7 @@ from sidecar.model.vocabulary import Fault
 from sidecar.sources.log_places.base import LOOKBACK_BYTES
 from sidecar.sources.log_places.chain import Chain
 from sidecar.sources.log_places.open_file import Pread, fault_of_file
+from sidecar.sources.log_places.pace import Pace
 from sidecar.sources.log_places.portion import MOST_BYTES, Portion
 from sidecar.sources.log_places.position import FilePosition, FilesPosition, Position
 from sidecar.sources.tail import Tail
@@ -27,8 +28,6 @@ look of each tick counts, too: at a clock of 1 s no other one is needed."""
 WATCHED: Final = IN_MODIFY | IN_ATTRIB | IN_MOVE_SELF
 TRUSTED_POLL_S: Final = 5.0
 """The same for one file of which inotify told when lines came: whoever writes it is on this host."""
-GAP_S: Final = 0.02
-"""Seconds from one look to the next however fast lines come: a look takes many of them at once."""
 READ_LIMIT_S: Final = 0.4
 FIND_S: Final = 1.0
 """Seconds between two searches for new files."""
@@ -91,6 +90,7 @@ class FilesPlace:
         self._is_going_on = False
         self._closed = False
         self._looked_at = float("-inf")
+        self._pace = Pace()
         self._wakes = 0
         self._is_trusted = False
 
@@ -146,7 +146,7 @@ class FilesPlace:
             else:
                 await self._clock.pause(POLL_S)
         # Afterwards, and only where the last look was just now: of a quiet log no timer runs for it.
-        if (left := self._left_of(GAP_S)) > 0:
+        if (left := self._left_of(self._pace.gap_s)) > 0:
             await self._clock.pause(left)
 
     def position(self) -> FilesPosition | None:
@@ -176,6 +176,7 @@ class FilesPlace:
     async def _look(self) -> Fault | None:
         """Look once; why nothing came of it, if it has not returned in time."""
         now = self._looked_at = self._clock.now().monotonic
+        self._pace.look(now)
         self._wakes = self._wakeup.count
 
         def look() -> None:

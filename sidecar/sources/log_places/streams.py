@@ -9,11 +9,10 @@ from sidecar.clock import ClockLike
 from sidecar.model.vocabulary import Fault
 from sidecar.sources.log_places.base import either
 from sidecar.sources.log_places.channel import Channel
+from sidecar.sources.log_places.pace import Pace
 from sidecar.sources.log_places.portion import MOST_BYTES, Portion
 from sidecar.sources.log_places.position import Position
 
-GAP_S: Final = 0.02
-"""Seconds from one look to the next however fast lines come."""
 IDLE_S: Final = 0.5
 """Seconds after which a stream that ended is thought of again."""
 FIRST_PAUSE_S: Final = 0.5
@@ -61,6 +60,7 @@ class StreamPlace:
         self._pause_s = FIRST_PAUSE_S
         self._behind = False
         self._overflow = 0
+        self._pace = Pace()
 
     async def open(self) -> None:
         """Begin to follow; returns when that is known to work, or after a while."""
@@ -87,6 +87,7 @@ class StreamPlace:
         if channel is None:
             return Fault.ABSENT
         self._revive()
+        self._pace.look(self._clock.now().monotonic)
         blocks = channel.take(MOST_BYTES)
         if blocks:
             self._pause_s = FIRST_PAUSE_S
@@ -110,7 +111,7 @@ class StreamPlace:
 
     async def wait(self) -> None:
         """Return when lines have come, and at times to open the stream anew."""
-        await self._clock.pause(GAP_S)
+        await self._clock.pause(self._pace.gap_s)
         if self._channel is None or not self._behind:
             waking = [] if self._channel is None else [self._channel.news()]
             await either(self._clock.pause(IDLE_S), *waking)

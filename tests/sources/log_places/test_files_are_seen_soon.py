@@ -14,7 +14,8 @@ from sidecar.clock import Clock
 from sidecar.model.vocabulary import Fault
 from sidecar.sources.log_places.chain import Chain
 from sidecar.sources.log_places.container_files import Layout, finder
-from sidecar.sources.log_places.files import GAP_S, POLL_S, WATCHED_POLL_S, FilesPlace
+from sidecar.sources.log_places.files import POLL_S, WATCHED_POLL_S, FilesPlace
+from sidecar.sources.log_places.pace import QUICK_S
 from sidecar.sources.wakeup import inotify
 from tests.fakes.clock import FakeClock, settle
 
@@ -102,7 +103,7 @@ async def test_that_a_file_was_rotated_is_told_by_the_kernel(tmp_path: Path, how
     await place.open()
     await place.read()
     waiting = asyncio.ensure_future(place.wait())
-    await clock.advance(GAP_S)
+    await clock.advance(QUICK_S)
     assert not waiting.done()
     if how == "renamed":
         log.rename(tmp_path / "log.1")
@@ -167,7 +168,7 @@ class Looks:
     async def write(self, text: str) -> None:
         """Append, and read it as soon as the kernel tells."""
         waiting = asyncio.ensure_future(self.place.wait())
-        await self.clock.advance(GAP_S)
+        await self.clock.advance(QUICK_S)
         append(self.log, text)
         async with asyncio.timeout(10):
             await waiting
@@ -246,7 +247,7 @@ async def test_what_is_written_from_the_begin_again_is_not_taken_for_what_goes_o
     log = tmp_path / "log"
     watched = await trusted(log)
     waiting = asyncio.ensure_future(watched.place.wait())
-    await watched.clock.advance(GAP_S)
+    await watched.clock.advance(QUICK_S)
     # Of a writer that truncates, and of one that does not append either, the kernel tells the same.
     log.write_text(f"{fill}another, and longer than what was there\n")
     async with asyncio.timeout(10):
@@ -276,7 +277,7 @@ async def test_a_trusted_log_that_is_rotated_is_followed_at_once(tmp_path: Path,
     watched = await trusted(log)
     assert await watched.ticks(3) == 0
     waiting = asyncio.ensure_future(watched.place.wait())
-    await watched.clock.advance(GAP_S)
+    await watched.clock.advance(QUICK_S)
     if how == "renamed":
         log.rename(tmp_path / "log.1")
     elif how == "removed":
@@ -303,7 +304,7 @@ async def test_a_trusted_log_is_followed_whatever_above_it_is_renamed(
     watched = await trusted(log)
     assert await watched.ticks(3) == 0
     waiting = asyncio.ensure_future(watched.place.wait())
-    await watched.clock.advance(GAP_S)
+    await watched.clock.advance(QUICK_S)
     # In one go: the kernel tells of all of it once.
     append(log, "two\n")
     moved = {"log": log, "folder": log.parent, "folder above": log.parent.parent}[how]
@@ -366,7 +367,7 @@ async def test_what_a_given_up_read_found_is_told_by_the_next_one(tmp_path: Path
     log = tmp_path / "log"
     watched = await trusted(log)
     waiting = asyncio.ensure_future(watched.place.wait())
-    await watched.clock.advance(GAP_S)
+    await watched.clock.advance(QUICK_S)
     append(log, "two\n")
     # What is told besides lines is looked at on the thread.
     os.utime(log)
@@ -389,7 +390,7 @@ async def test_what_a_given_up_read_found_is_told_by_the_next_one(tmp_path: Path
 async def test_what_was_told_to_one_who_was_called_away_is_told_again(tmp_path: Path) -> None:
     log = tmp_path / "log"
     watched = await trusted(log)
-    await watched.clock.advance(GAP_S)
+    await watched.clock.advance(QUICK_S)
     append(log, "two\n")
     async with asyncio.timeout(10):
         await watched.place._wakeup.wait()
