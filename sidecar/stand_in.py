@@ -9,9 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aiohttp import web
-
 from sidecar.clock import ClockLike
+from sidecar.http_library import web
 from sidecar.model.vocabulary import Source
 from sidecar.recording.folder import FILES, Recording, Row
 

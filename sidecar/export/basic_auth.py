@@ -14,9 +14,9 @@ from enum import Enum, auto
 from hashlib import blake2b
 
 import bcrypt
-from aiohttp import web
 
 from sidecar.export.pages import refuse
+from sidecar.http_library import web
 from sidecar.model.vocabulary import Fault
 from sidecar.thread import CallThread
 

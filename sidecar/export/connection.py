@@ -9,11 +9,10 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import cast
 
-from aiohttp import web
-
 from sidecar.export.face import Face
 from sidecar.export.pages import refuse
 from sidecar.export.tls import has_allowed_san
+from sidecar.http_library import web
 
 FIRST_REQUEST_S = 10.0
 """A new connection must have sent a whole request by then."""

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 from sidecar.clock import ClockLike
 from sidecar.errors import ConfigError
 from sidecar.export.connection import Arrival, Connection, Connections, Refusal
 from sidecar.export.face import PLAIN, Face
 from sidecar.export.metrics import Exposition
 from sidecar.export.pages import Pages, Views, refuse
+from sidecar.http_library import web
 
 if TYPE_CHECKING:
     from sidecar.export.web_file import WebFile

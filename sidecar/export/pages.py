@@ -9,12 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from aiohttp import web
-from aiohttp.abc import AbstractStreamWriter
-from aiohttp.payload import Payload
-
 from sidecar.export.metrics import Exposition, accepts_gzip, choose_format
 from sidecar.export.results import encode, report_result
+from sidecar.http_library import AbstractStreamWriter, Payload, web
 from sidecar.model.report import Report
 from sidecar.page.policy import POLICY
 from sidecar.page.shown import SPANS, Span

@@ -8,9 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
-
+from sidecar.http_library import AbstractResolver, ResolveResult, aiohttp
 from sidecar.model.vocabulary import Fault
 from sidecar.thread import CallThread, Crew
 
