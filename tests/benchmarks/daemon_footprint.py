@@ -15,7 +15,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tests.benchmarks.row import Row
-from tests.benchmarks.running import cpu_s, daemon_beside, memory_mb, part_beside
+from tests.benchmarks.running import (
+    BUSY_LINES_A_S,
+    QUIET_LINES_A_S,
+    cpu_s,
+    daemon_beside,
+    memory_mb,
+    part_beside,
+)
 
 NODE_EXPORTER = "prometheus-node-exporter"
 SECONDS = 60.0
@@ -65,10 +72,13 @@ def get(url: str) -> None:
         time.sleep(0.1)
 
 
-def run(engines: int, interval: str, seconds: float) -> tuple[Use, Use | None]:
+def run(
+    engines: int, interval: str, seconds: float, lines_a_s: float = QUIET_LINES_A_S
+) -> tuple[Use, Use | None]:
     """What we use, and what the node exporter uses when it is scraped at our interval."""
     every = float(interval.removesuffix("s"))
-    with daemon_beside(engines, interval) as ours, node_exporter() as theirs:
+    beside = daemon_beside(engines, interval, lines_a_s=lines_a_s)
+    with beside as ours, node_exporter() as theirs:
         pids = [ours.process.pid] + ([] if theirs is None else [theirs[0]])
         if theirs is not None:
             get(theirs[1])
@@ -118,6 +128,19 @@ def measure_parts(ours: float, engines: int, seconds: float) -> list[Row]:
     ]
 
 
+def measure_busy_log(seconds: float) -> Row:
+    """What it costs to follow a log in which every request is told."""
+    ours, theirs = run(1, "1s", seconds, BUSY_LINES_A_S)
+    return Row(
+        what=f"daemon, 1 engine, 1s clock, {BUSY_LINES_A_S:.0f} lines a second: CPU",
+        ours=ours.cpu,
+        unit="% of a core",
+        reference=NODE_EXPORTER,
+        theirs=None if theirs is None else theirs.cpu,
+        ratio=None if theirs is None else theirs.cpu / ours.cpu,
+    )
+
+
 def measure(seconds: float = SECONDS) -> list[Row]:
     """CPU and memory for one and eight engines at two clocks."""
     rows = []
@@ -151,7 +174,7 @@ def measure(seconds: float = SECONDS) -> list[Row]:
             ]
             if interval == "1s":
                 rows += measure_parts(ours.cpu, engines, seconds)
-    return rows
+    return [*rows, measure_busy_log(seconds)]
 
 
 def main() -> None:

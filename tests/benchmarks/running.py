@@ -18,8 +18,8 @@ gpu0.used 80000000000
 gpu0.util 90
 gpu0.procs 1:70000000000
 """
-LINES_A_S = "1"
-"""Lines of the server's log in a second."""
+QUIET_LINES_A_S, BUSY_LINES_A_S = 1.0, 50.0
+"""Lines of the server's log in a second: of one that says little, and of one that logs every request."""
 
 
 def cpu_s(pid: int) -> float:
@@ -36,7 +36,7 @@ def memory_mb(pid: int) -> float:
 
 
 @contextlib.contextmanager
-def busy_server(engines: int, log: Path, renames_s: float) -> Iterator[str]:
+def busy_server(engines: int, log: Path, renames_s: float, lines_a_s: float) -> Iterator[str]:
     """The address of a busy server, which writes a log."""
     log.touch()
     server = subprocess.Popen(
@@ -46,7 +46,7 @@ def busy_server(engines: int, log: Path, renames_s: float) -> Iterator[str]:
             "tests.benchmarks.busy_vllm",
             str(engines),
             str(log),
-            LINES_A_S,
+            str(lines_a_s),
             str(renames_s),
         ],
         cwd=ROOT,
@@ -64,7 +64,7 @@ def busy_server(engines: int, log: Path, renames_s: float) -> Iterator[str]:
 
 @contextlib.contextmanager
 def surroundings(
-    engines: int, renames_s: float = 0.0
+    engines: int, renames_s: float = 0.0, lines_a_s: float = QUIET_LINES_A_S
 ) -> Iterator[tuple[str, Path, dict[str, str]]]:
     """Address and folder of a busy server, whose log is in ``log``, and the environment with one GPU."""
     with tempfile.TemporaryDirectory() as place:
@@ -72,18 +72,20 @@ def surroundings(
         library = nvml.build(work / "nvml", steady=True)
         (work / "gpus").write_text(GPU)
         env = {"LD_LIBRARY_PATH": str(library), "FAKE_NVML_STATE": str(work / "gpus")}
-        with busy_server(engines, work / "log", renames_s) as target:
+        with busy_server(engines, work / "log", renames_s, lines_a_s) as target:
             yield target, work, env
 
 
 @contextlib.contextmanager
-def daemon_beside(engines: int, interval: str, *, renames_s: float = 0.0) -> Iterator[Daemon]:
+def daemon_beside(
+    engines: int, interval: str, *, renames_s: float = 0.0, lines_a_s: float = QUIET_LINES_A_S
+) -> Iterator[Daemon]:
     """The daemon with every source: exposition, health, processes, cgroup, log, kernel log, GPU, state.
 
     ``renames_s``: after so many seconds each, all labels of the server are new; 0: never.
     """
     with (
-        surroundings(engines, renames_s) as (target, work, env),
+        surroundings(engines, renames_s, lines_a_s) as (target, work, env),
         daemon(
             *("--target", target, "--log", str(work / "log"), "--interval", interval),
             *("--state-dir", str(work / "state")),

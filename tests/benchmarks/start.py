@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from tests.benchmarks.row import Row
-from tests.benchmarks.running import busy_server
+from tests.benchmarks.running import QUIET_LINES_A_S, busy_server
 from tests.fakes.daemon import Daemon, environment
 
 ROUNDS = 9
@@ -44,7 +44,7 @@ def measure(rounds: int = ROUNDS) -> list[Row]:
     ours, theirs = [], []
     with tempfile.TemporaryDirectory() as place:
         log = Path(place) / "log"
-        with busy_server(1, log, 0.0) as target:
+        with busy_server(1, log, 0.0, QUIET_LINES_A_S) as target:
             start_s(target, log)
             for _ in range(rounds):
                 ours.append(start_s(target, log))
