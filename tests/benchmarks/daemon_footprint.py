@@ -128,17 +128,24 @@ def measure_parts(ours: float, engines: int, seconds: float) -> list[Row]:
     ]
 
 
-def measure_busy_log(seconds: float) -> Row:
-    """What it costs to follow a log in which every request is told."""
-    ours, theirs = run(1, "1s", seconds, BUSY_LINES_A_S)
+def cpu_row(what: str, ours: Use, theirs: Use | None, limit: float | None = None) -> Row:
+    """The CPU of both, and what ours may be at most in per cent of a core."""
     return Row(
-        what=f"daemon, 1 engine, 1s clock, {BUSY_LINES_A_S:.0f} lines a second: CPU",
+        what=f"{what}: CPU",
         ours=ours.cpu,
         unit="% of a core",
         reference=NODE_EXPORTER,
         theirs=None if theirs is None else theirs.cpu,
         ratio=None if theirs is None else theirs.cpu / ours.cpu,
+        target="" if limit is None else f"<= {limit} %",
+        met=None if limit is None else ours.cpu <= limit,
     )
+
+
+def measure_busy_log(seconds: float) -> Row:
+    """What it costs to follow a log in which every request is told."""
+    ours, theirs = run(1, "1s", seconds, BUSY_LINES_A_S)
+    return cpu_row(f"daemon, 1 engine, 1s clock, {BUSY_LINES_A_S:.0f} lines a second", ours, theirs)
 
 
 def measure(seconds: float = SECONDS) -> list[Row]:
@@ -151,16 +158,7 @@ def measure(seconds: float = SECONDS) -> list[Row]:
             limit = CPU_TARGETS.get((engines, interval))
             is_bound = (engines, interval) == (8, "1s")
             rows += [
-                Row(
-                    what=f"{what}: CPU",
-                    ours=ours.cpu,
-                    unit="% of a core",
-                    reference=NODE_EXPORTER,
-                    theirs=None if theirs is None else theirs.cpu,
-                    ratio=None if theirs is None else theirs.cpu / ours.cpu,
-                    target="" if limit is None else f"<= {limit} %",
-                    met=None if limit is None else ours.cpu <= limit,
-                ),
+                cpu_row(what, ours, theirs, limit),
                 Row(
                     what=f"{what}: RSS",
                     ours=ours.rss,
