@@ -55,7 +55,7 @@ class Pipeline:
         self.growth = HostGrowth()
         self.advisor = Advisor(tolerance=policy.max_preemptions_per_request)
         self.open: OpenWindow | None = None
-        self.unexplained: OpenWindow | None = None
+        self.waiting: list[OpenWindow] = []
         self.beyond_in_a_row = 0
         self.last_judgement: Judgement | None = None
         self.last_tick: Instant | None = None
@@ -79,8 +79,8 @@ class Pipeline:
 
     def finish(self) -> tuple[Judgement, ...]:
         """Close what is open: there is no more to come."""
-        rest = [window for window in (self.unexplained, self.open) if window is not None]
-        self.unexplained = self.open = None
+        rest = self.unjudged()
+        self.waiting, self.open = [], None
         at = self.last_tick
         return tuple(self.close(window, at) for window in rest) if at is not None else ()
 
@@ -109,8 +109,8 @@ class Pipeline:
             advice=self.advisor.checkpoint(),
             unjudged=tuple(
                 window.memory(KEPT_EVIDENCE)
-                for window in (self.unexplained, self.open)
-                if window is not None and window.speaks_of_failures
+                for window in self.unjudged()
+                if window.speaks_of_failures
             ),
         )
 
@@ -139,16 +139,18 @@ class Pipeline:
         # Windows of another length were cut by a change of the settings.
         is_like_ours = abs(memory.end - memory.start - self.window_s) <= EDGE
         is_open = is_like_ours and memory.start <= now.unix < memory.end
-        window = (None if is_open else self.unexplained) or OpenWindow(
-            start=memory.start, end=memory.end, partial=True
-        )
+        window = OpenWindow(start=memory.start, end=memory.end, partial=True)
         window.remember(memory, now)
         if is_open:
             self.open = window
         else:
-            self.unexplained = window
+            self.waiting.append(window)
 
     # Windows
+
+    def unjudged(self) -> tuple[OpenWindow, ...]:
+        """The windows that are not closed, oldest first."""
+        return (*self.waiting, *(() if self.open is None else (self.open,)))
 
     def enter_window(self, now: Instant) -> OpenWindow:
         """Open the window of this moment: it ends at a multiple of its length on the wall clock."""
@@ -161,45 +163,38 @@ class Pipeline:
         return self.open
 
     def leave_windows(self, window: OpenWindow, now: Instant) -> Iterator[Judgement]:
-        """Close the windows whose end has come; one with a failure of no root waits a little."""
-        if self.unexplained is not None and self.server.can_close(self.unexplained, now):
-            yield self.close(self.unexplained, now)
-            self.unexplained = None
+        """Close the windows whose end has come; one that may still turn out otherwise waits a little."""
         if now.unix >= window.end - EDGE:
-            yield from self.leave(window, now, looked=now)
+            self.open = None
+            self.waiting.append(window)
+        yield from self.close_waiting(now, looked=now)
 
-    def leave(self, window: OpenWindow, now: Instant, *, looked: Instant) -> Iterator[Judgement]:
-        """Close a window that is over, or put it by while it may still turn out what it was.
+    def close_waiting(self, now: Instant, *, looked: Instant) -> Iterator[Judgement]:
+        """Close what waits, in order: a later window waits behind an earlier one.
 
         ``looked``: the last tick. While nobody looked the server had no chance to show that it lives.
         """
-        self.open = None
-        if self.server.can_close(window, looked):
-            yield self.close(window, now)
-            return
-        if self.unexplained is not None:
-            yield self.close(self.unexplained, now)
-        self.unexplained = window
+        while self.waiting and self.server.can_close(self.waiting[0], looked):
+            yield self.close(self.waiting.pop(0), now)
 
     def cross_gap(self, now: Instant) -> Iterator[Judgement]:
-        """Close windows whose end passed without a tick: the loop stood still, or a clock stepped."""
+        """Leave windows whose end passed without a tick: the loop stood still, or a clock stepped."""
         window = self.open
         if window is None:
             return
         stepped_back = now.unix <= window.start
         if not stepped_back and now.unix <= window.end + EDGE:
             return
-        if self.unexplained is not None:
-            yield self.close(self.unexplained, now)
-            self.unexplained = None
         window.partial = True
-        yield from self.leave(window, now, looked=self.last_tick or now)
+        self.open = None
+        self.waiting.append(window)
         end = window.end
-        for _ in range(GAP_WINDOWS):
-            if stepped_back or end + self.window_s >= now.unix - EDGE:
-                return
-            yield self.close(OpenWindow(start=end, end=end + self.window_s, partial=True), now)
+        for _ in range(0 if stepped_back else GAP_WINDOWS):
+            if end + self.window_s >= now.unix - EDGE:
+                break
+            self.waiting.append(OpenWindow(start=end, end=end + self.window_s, partial=True))
             end += self.window_s
+        yield from self.close_waiting(now, looked=self.last_tick or now)
 
     def close(self, window: OpenWindow, now: Instant) -> Judgement:
         """Judge a window, count it, and carry its causes into the episodes."""
@@ -288,17 +283,17 @@ class Pipeline:
         """
         return tuple(
             found
-            for window in (self.unexplained, self.open)
-            if window is not None and window.evidence
+            for window in self.unjudged()
+            if window.evidence
             for found in find_failures(self.server.freeze(window, now))
             if not (is_bare_start_failure(found) and not self.server.can_close(window, now))
         )
 
     def advice(self, urgent: tuple[CauseFound, ...], now: Instant) -> Advice:
         """A failure's lever shows at once, too; else that of the last closed window."""
-        window = self.open or self.unexplained
-        if urgent and window is not None:
-            frozen = self.server.freeze(window, now, whole=True)
+        unjudged = self.unjudged()
+        if urgent and unjudged:
+            frozen = self.server.freeze(unjudged[-1], now, whole=True)
             return self.advisor.advise_now(frozen, urgent, self.server.version)
         last = self.last_judgement
         return Advice(Lever.NONE) if last is None else last.advice

@@ -257,20 +257,28 @@ async def test_an_extra_step_is_of_the_moment_it_began_though_it_ends_after_a_po
             slow.answers.set()
             await settle()
         *_, extra, point = (tick.at.unix - ON_GRID for tick in seen.ticks)
-        assert 4.9 < extra < 5 == point
+        assert extra == pytest.approx(4.95)
+        assert point == 5
 
 
-async def test_an_extra_step_right_before_a_point_is_before_it_on_both_clocks() -> None:
+@pytest.mark.parametrize(("passed_s", "slewed_s"), [(4.9, 0.2), (5.0, -0.02)])
+async def test_an_extra_step_stays_between_its_points_though_the_wall_clock_is_slewed(
+    passed_s: float, slewed_s: float
+) -> None:
     clock = FakeClock(unix=ON_GRID)
     restless = Restless(clock)
     async with ticking(clock, [restless]) as seen:
-        await clock.advance(4.9)
-        clock.step_unix(0.2)
+        await clock.advance(passed_s)
+        clock.step_unix(slewed_s)
         restless.wakes.set()
         await settle()
-        await clock.advance(2)
-        *_, extra, point = (tick.at.unix - ON_GRID for tick in seen.ticks)
-        assert 4.9 < extra < 5 == point
+        await clock.advance(6)
+        moments = [tick.at.unix - ON_GRID for tick in seen.ticks]
+        assert moments == sorted(moments)
+        extra = seen.extra[-1].at.unix - ON_GRID
+        assert 0 < abs(extra - 5) < 0.2
+        assert (extra < 5) == (passed_s < 5)
+        assert seen.points() == [5.0, 10.0]
 
 
 async def test_processes_are_listed_with_whatever_wakes() -> None:

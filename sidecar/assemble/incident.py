@@ -23,8 +23,8 @@ COUNTS_EACH = frozenset({Source.CGROUP, Source.KERNEL_LOG, Source.KUBERNETES})
 class Incident:
     """Evidence of failures that belong together, and the root among them once it is known.
 
-    ``stamp``: that of the last evidence, if it had one. What the kernel counts has none and is seen as
-    it happens, so a line that follows it is measured by when it was read.
+    ``stamp``: that of the last evidence; None if it bore none. What the kernel counts is seen as it
+    happens, so a line that follows it is measured by when it was read.
     """
 
     opened: Instant
@@ -142,9 +142,12 @@ class Incidents:
             seen=set(memory.seen),
         )
 
-    def see_tokens(self, at: Instant) -> None:
-        """Tokens were made: an incident that lies a while back is over."""
-        if self.running is not None and at.monotonic - self.running.last.monotonic >= RECOVERED_S:
+    def see_tokens(self, since: Instant) -> None:
+        """Tokens were made after that moment: an incident that lies a while back is over."""
+        if (
+            self.running is not None
+            and since.monotonic - self.running.last.monotonic >= RECOVERED_S
+        ):
             self.end()
 
 

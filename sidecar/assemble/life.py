@@ -75,9 +75,9 @@ class Life:
         self.first_refusal = None
         self.move(ServerState.SLEEPING if sleeping else ServerState.SERVING, at)
 
-    def see_tokens(self, at: Instant) -> None:
-        """Tokens were made; some while after what was told, the engine lives on."""
-        if self.told is not None and at.monotonic - self.told.monotonic >= SETTLE_S:
+    def see_tokens(self, since: Instant) -> None:
+        """Tokens were made after that moment; some while after what was told, the engine lives on."""
+        if self.told is not None and since.monotonic - self.told.monotonic >= SETTLE_S:
             self.told = None
 
     def is_before_end(self, at: Instant) -> bool:

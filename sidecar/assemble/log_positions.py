@@ -1,9 +1,10 @@
-"""How far the log was read, and from where another run of ours goes on."""
+"""How far the log was read and how much of it, and from where another run of ours goes on."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sidecar.model.readings import LogReading
+from sidecar.model.report import LogStatus
 from sidecar.model.samples import Instant
 from sidecar.model.saved_state import Position
 
@@ -42,3 +43,16 @@ class LogPositions:
     def resume(self, positions: Positions) -> None:
         """Go on from what was kept."""
         self.read = self.kept = positions
+
+
+def next_volume(log: LogStatus, reading: LogReading) -> LogStatus:
+    """The log's volume with one more reading."""
+    dropped = dict(log.dropped)
+    for reason, count in reading.dropped.items():
+        dropped[reason] = dropped.get(reason, 0) + count
+    return LogStatus(
+        lines=log.lines + reading.lines,
+        bytes=log.bytes + reading.bytes,
+        lag_bytes=reading.lag_bytes,
+        dropped=dropped,
+    )

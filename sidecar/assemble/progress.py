@@ -16,19 +16,21 @@ WORK = (roles.RUNNING, roles.WAITING, roles.SWAPPED)
 class Progress:
     """Since when each engine has had work and made nothing of it.
 
-    ``last_token``: the latest moment after which a token is known to have been made: that of the
-    reading before the one that showed it. ``step_s``: seconds between the last two readings.
+    ``step_s``: seconds between the last two readings.
     """
 
     stuck_since: dict[str, Instant] = field(default_factory=dict)
     last_sample: Instant | None = None
-    last_token: Instant | None = None
     step_s: float = 0.0
 
     def advance(
         self, reading: MetricsReading, rises: Mapping[str, EngineRise], at: Instant
-    ) -> None:
-        """Take in a reading and what rose since the one before."""
+    ) -> Instant | None:
+        """Take in a reading and what rose since the one before.
+
+        Returns the moment of that one if a token was made since: it is not known when.
+        """
+        token = None
         for engine, seen in reading.engines.items():
             rise = rises.get(engine)
             moved = rise is None or has_moved(rise)
@@ -37,12 +39,13 @@ class Progress:
             else:
                 self.stuck_since.setdefault(engine, self.last_sample or at)
             if rise is not None and rise.deltas.get(roles.GENERATION_TOKENS, 0.0) > 0:
-                self.last_token = self.last_sample or at
+                token = self.last_sample or at
         for engine in self.stuck_since.keys() - reading.engines.keys():
             del self.stuck_since[engine]
         if self.last_sample is not None:
             self.step_s = at.monotonic - self.last_sample.monotonic
         self.last_sample = at
+        return token
 
     def stalled_s(self, now: Instant) -> float:
         """Seconds for which the longest stuck engine has been stuck, 0 if none is."""

@@ -11,10 +11,10 @@ from sidecar.assemble.incident import Incidents
 from sidecar.assemble.known_limits import KnownLimits
 from sidecar.assemble.life import ENGINE_DEAD_STATUS, GONE, SETTLE_S, Life
 from sidecar.assemble.log_events import LogEvents
-from sidecar.assemble.log_positions import LogPositions
+from sidecar.assemble.log_positions import LogPositions, next_volume
 from sidecar.assemble.pod import Pod
 from sidecar.assemble.progress import Progress, has_work
-from sidecar.assemble.source_status import next_status, with_volume
+from sidecar.assemble.source_status import next_status
 from sidecar.assemble.survival import Survival, patience_of
 from sidecar.assemble.unconfirmed import Unconfirmed, is_near
 from sidecar.assemble.window import OpenWindow
@@ -39,9 +39,8 @@ from sidecar.model.vocabulary import Cause, Phase, ServerState, Source, Way
 from sidecar.model.window import Window
 
 EXPLAIN_S = 2.5
-"""Seconds a window stays open past its end for what decides how a failure in it counts: its root
-(the kernel's counter is read after the lines that the dying engine writes), and whether the server
-lived through it."""
+"""Seconds for which a window waits for the root of a failure in it: the kernel's counter is read after the
+lines that the dying engine writes."""
 OUTLIVED_S = 20.0
 """Seconds of answers after a failure that show it outlived, without a token: V0 answers on for up to
 10 s after its engine died, and a starved host stretches that."""
@@ -108,7 +107,7 @@ class Server:
 
     def can_close(self, window: OpenWindow, now: Instant) -> bool:
         """Whether nothing that may still come could change what the window is judged to be."""
-        patience_s = max(EXPLAIN_S, patience_of(self.progress.step_s))
+        patience_s = patience_of(self.progress.step_s)
         if self.survival.is_open(window.evidence, now, patience_s):
             return False
         incident = self.incidents.running
@@ -183,7 +182,7 @@ class Server:
         self.version = reading.version or self.version
         self.limits.see_answers(reading.limits, at)
         if reading.status in ENGINE_DEAD_STATUS:
-            self.survival.last_refusal = at
+            self.survival.last_denial = at
         return self.life.see_status(reading.status, at)
 
     def read_metrics(
@@ -191,13 +190,11 @@ class Server:
     ) -> tuple[Evidence, ...]:
         """An exposition was read; what it counts is judged when the window closes."""
         rise = self.counters.advance(reading)
-        tokens_before = self.progress.last_token
-        self.progress.advance(reading, rise.engines, at)
+        token = self.progress.advance(reading, rise.engines, at)
         if rise.restarted:
             self.progress.stuck_since.clear()
             window.restart_unexplained |= not self.life.explains_restart()
-        token = self.progress.last_token
-        if token is not None and token is not tokens_before:
+        if token is not None:
             self.see_tokens(token)
         self.survival.last_answer = at
         self.outlive(at)
@@ -210,7 +207,7 @@ class Server:
         return ()
 
     def see_tokens(self, since: Instant) -> None:
-        """Tokens were made after that moment. What happened later says nothing of them."""
+        """Tokens were made after that moment. Of what happened later they say nothing."""
         self.incidents.see_tokens(since)
         self.life.see_tokens(since)
         self.survival.last_token = since
@@ -239,7 +236,7 @@ class Server:
     def read_log(self, reading: LogReading) -> Iterator[Evidence]:
         """Lines arrived in vLLM's log."""
         self.life.log_is_read = True
-        self.log = with_volume(self.log, reading)
+        self.log = next_volume(self.log, reading)
         self.log_positions.see(reading)
         self.past = reading.past or self.past
         self.limits.see_past(reading.past)
@@ -319,7 +316,7 @@ class Server:
             self.life.log_is_read = False
         if sample.source is Source.VLLM_METRICS and sample.fault in GONE:
             window.last_refusal = sample.at
-            self.survival.last_refusal = sample.at
+            self.survival.last_denial = sample.at
             return (
                 *self.life.see_refusal(sample.at),
                 *self.take_past(),

@@ -1,10 +1,9 @@
-"""The health of the sources, and the volume of the log: what is counted of every sample."""
+"""The health of the sources, apart from what they read."""
 
 from collections.abc import Mapping
 
 from sidecar.assemble.window import blindness
-from sidecar.model.readings import LogReading
-from sidecar.model.report import LogStatus, SourceStatus
+from sidecar.model.report import SourceStatus
 from sidecar.model.samples import Sample
 from sidecar.model.vocabulary import Fault, Source
 
@@ -27,17 +26,4 @@ def next_status(before: SourceStatus, sample: Sample) -> SourceStatus:
         last_at=sample.at,
         duration_s=sample.duration_s,
         errors=errors,
-    )
-
-
-def with_volume(log: LogStatus, reading: LogReading) -> LogStatus:
-    """The log's volume with one more reading."""
-    dropped = dict(log.dropped)
-    for reason, count in reading.dropped.items():
-        dropped[reason] = dropped.get(reason, 0) + count
-    return LogStatus(
-        lines=log.lines + reading.lines,
-        bytes=log.bytes + reading.bytes,
-        lag_bytes=reading.lag_bytes,
-        dropped=dropped,
     )

@@ -9,8 +9,9 @@ from sidecar.model.vocabulary import Cause
 
 SURVIVED_S = 1.0
 """An answer so many seconds after the evidence shows that the server lived through it."""
-PATIENCE_MOST_S = 15.0
-"""Most seconds that are waited for tokens to show that the server lived, however slow the clock is."""
+PATIENCE_LEAST_S, PATIENCE_MOST_S = 2.5, 60.0
+"""Seconds that are waited for a sign of life at least, for the host of a kill is starved, and at most,
+for nobody may have read the server for hours."""
 LOST_S = 5.0
 """A process of the server that vanished so many seconds around the evidence died of it."""
 
@@ -20,12 +21,12 @@ class Survival:
     """The last signs of life and of death.
 
     ``last_token``: the latest moment after which a token is known to have been made.
-    ``last_refusal``: nobody listened, or who did said that the engine is dead.
+    ``last_denial``: nobody listened, or who did said that the engine is dead.
     """
 
     last_answer: Instant | None = None
     last_token: Instant | None = None
-    last_refusal: Instant | None = None
+    last_denial: Instant | None = None
     last_loss: Instant | None = None
     has_work: bool = False
 
@@ -42,10 +43,10 @@ class Survival:
         return sign is not None and sign.monotonic - last >= SURVIVED_S
 
     def is_known_dead(self, since: float) -> bool:
-        """Whether nobody well listened any more, or a process was gone, after a moment."""
+        """Whether a denial of life came after a moment, or a process was gone around it."""
         if self.last_loss is not None and abs(self.last_loss.monotonic - since) <= LOST_S:
             return True
-        return self.last_refusal is not None and self.last_refusal.monotonic >= since
+        return self.last_denial is not None and self.last_denial.monotonic >= since
 
     def is_open(self, evidence: Iterable[Evidence], now: Instant, patience_s: float) -> bool:
         """Whether it may still turn out, within the patience, that the server lived or died."""
@@ -68,7 +69,7 @@ def failures(evidence: Iterable[Evidence]) -> Iterable[Evidence]:
 def patience_of(step_s: float) -> float:
     """Seconds to wait for a sign of life where the server is read every ``step_s`` seconds.
 
-    Of tokens it is known only that they were made after the reading before: so the second reading
-    after a failure shows them.
+    What rose until the first reading that is ``SURVIVED_S`` later may have risen before the failure:
+    the one after it shows what was made since.
     """
-    return min(PATIENCE_MOST_S, 2 * step_s + SURVIVED_S)
+    return min(PATIENCE_MOST_S, max(PATIENCE_LEAST_S, 2 * step_s + SURVIVED_S))

@@ -41,7 +41,8 @@ class Sample:
 class Tick:
     """All samples taken for one point of the grid, in order of their instants.
 
-    ``on_grid`` is false for the extra step that evidence of a failure wakes between two points.
+    ``on_grid`` is false for the extra step that evidence of a failure wakes between two points; ``at`` is
+    the moment at which that began.
     """
 
     at: Instant

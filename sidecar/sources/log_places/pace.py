@@ -5,8 +5,8 @@ from typing import Final
 QUICK_S: Final = 0.02
 """Seconds from one look to the next while lines come now and then."""
 STEADY_S: Final = 0.07
-"""The same while they come all the time: of a server that logs each of fifty requests in a second a look
-for each would cost 3 % of a core, eight times what all else costs at a clock of 1 s."""
+"""The same while they come all the time: with a look for each of fifty lines a second the daemon takes
+3.3 % of a core, eight times what it takes beside a quiet log at a clock of 1 s."""
 BURST_LOOKS: Final = 16
 """Looks that may follow each other quickly: a failure tells itself in some tenths of a second."""
 
