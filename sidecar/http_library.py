@@ -16,17 +16,16 @@ _PLACES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 @contextmanager
 def _no_certificates() -> Iterator[None]:
     """Let OpenSSL find none meanwhile. For an import, while there is no other thread."""
-    environment = os.environ  # noqa: TID251 - changed for a moment; no setting is read from it
-    before = {name: environment.get(name) for name in _PLACES}
-    environment.update(dict.fromkeys(_PLACES, os.devnull))
+    before = {name: os.environ.get(name) for name in _PLACES}
+    os.environ.update(dict.fromkeys(_PLACES, os.devnull))
     try:
         yield
     finally:
         for name, value in before.items():
             if value is None:
-                del environment[name]
+                del os.environ[name]
             else:
-                environment[name] = value
+                os.environ[name] = value
 
 
 with _no_certificates():

@@ -109,9 +109,10 @@ class Grid:
         ends with a point would otherwise end before it, or once more after it.
         """
         unix = now.unix
-        if 0 <= unix - due.unix < self.interval_s / 2:
+        # As far as ``place`` takes a tick for that of its point.
+        if -HAIR_S < unix - due.unix < self.interval_s:
             unix = due.unix - HAIR_S
-        if self.last_unix is not None and 0 <= self.last_unix - unix < self.interval_s / 2:
+        if self.last_unix is not None and -HAIR_S < self.last_unix - unix < self.interval_s / 2:
             unix = self.last_unix + HAIR_S
         return Instant(now.monotonic, unix)
 

@@ -261,7 +261,9 @@ async def test_an_extra_step_is_of_the_moment_it_began_though_it_ends_after_a_po
         assert point == 5
 
 
-@pytest.mark.parametrize(("passed_s", "slewed_s"), [(4.9, 0.2), (5.0, -0.02)])
+@pytest.mark.parametrize(
+    ("passed_s", "slewed_s"), [(4.9, 0.2), (4.9, 3.0), (4.9999999, 0.0), (5.0, -0.02)]
+)
 async def test_an_extra_step_stays_between_its_points_though_the_wall_clock_is_slewed(
     passed_s: float, slewed_s: float
 ) -> None:

@@ -23,8 +23,8 @@ COUNTS_EACH = frozenset({Source.CGROUP, Source.KERNEL_LOG, Source.KUBERNETES})
 class Incident:
     """Evidence of failures that belong together, and the root among them once it is known.
 
-    ``stamp``: that of the last evidence; None if it bore none. What the kernel counts is seen as it
-    happens, so a line that follows it is measured by when it was read.
+    ``stamp``: that of the last line that bore one; None once another source has told. What that tells is
+    seen as it happens, so a line that follows is measured by when it was read.
     """
 
     opened: Instant
@@ -38,7 +38,8 @@ class Incident:
     def take(self, evidence: Evidence) -> None:
         """Join a piece of evidence."""
         self.last = max(self.last, evidence.at)
-        self.stamp = evidence.stamp
+        if evidence.stamp is not None or evidence.source is not Source.VLLM_LOG:
+            self.stamp = evidence.stamp
         self.seen.add((evidence.cause, evidence.signal))
         if evidence.source is Source.KERNEL_LOG:
             self.recorded.add(evidence.kind)

@@ -55,6 +55,11 @@ class Life:
             return Phase.RUNTIME
         return Phase.STARTUP if self.state is ServerState.STARTING else Phase.UNKNOWN
 
+    @property
+    def is_doubted(self) -> bool:
+        """Whether the health endpoint said last that the engine is dead; believed once it did so twice."""
+        return self.failing_since is not None
+
     def move(self, state: ServerState, at: Instant) -> None:
         """Enter a state."""
         if state is not self.state:

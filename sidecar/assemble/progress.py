@@ -16,7 +16,7 @@ WORK = (roles.RUNNING, roles.WAITING, roles.SWAPPED)
 class Progress:
     """Since when each engine has had work and made nothing of it.
 
-    ``step_s``: seconds between the last two readings.
+    ``step_s``: seconds between the last two readings that told anything.
     """
 
     stuck_since: dict[str, Instant] = field(default_factory=dict)
@@ -42,6 +42,9 @@ class Progress:
                 token = self.last_sample or at
         for engine in self.stuck_since.keys() - reading.engines.keys():
             del self.stuck_since[engine]
+        if reading.naming is None:
+            # What rose meanwhile shows in the next one that can be read.
+            return None
         if self.last_sample is not None:
             self.step_s = at.monotonic - self.last_sample.monotonic
         self.last_sample = at

@@ -9,7 +9,7 @@ from sidecar.assemble.gpus import Gpus
 from sidecar.assemble.host_memory import HostMemory, evidence_of, survivors
 from sidecar.assemble.incident import Incidents
 from sidecar.assemble.known_limits import KnownLimits
-from sidecar.assemble.life import ENGINE_DEAD_STATUS, GONE, SETTLE_S, Life
+from sidecar.assemble.life import GONE, SETTLE_S, Life
 from sidecar.assemble.log_events import LogEvents
 from sidecar.assemble.log_positions import LogPositions, next_volume
 from sidecar.assemble.pod import Pod
@@ -98,7 +98,7 @@ class Server:
             state=self.life.state,
             phase=self.life.phase,
             stalled_s=self.progress.stalled_s(now),
-            survived=self.survival.of(window.evidence),
+            survived=self.survival.of(window.evidence, is_doubted=self.life.is_doubted),
             wanted=self.wanted,
             extra=self.late_root(window),
             limits=self.limits.known() if whole else {},
@@ -108,7 +108,8 @@ class Server:
     def can_close(self, window: OpenWindow, now: Instant) -> bool:
         """Whether nothing that may still come could change what the window is judged to be."""
         patience_s = patience_of(self.progress.step_s)
-        if self.survival.is_open(window.evidence, now, patience_s):
+        doubted = self.life.is_doubted
+        if self.survival.is_open(window.evidence, now, patience_s, is_doubted=doubted):
             return False
         incident = self.incidents.running
         if incident is None or incident.root is not None:
@@ -181,8 +182,6 @@ class Server:
         """The health endpoint answered, or one beside it."""
         self.version = reading.version or self.version
         self.limits.see_answers(reading.limits, at)
-        if reading.status in ENGINE_DEAD_STATUS:
-            self.survival.last_denial = at
         return self.life.see_status(reading.status, at)
 
     def read_metrics(
@@ -316,7 +315,7 @@ class Server:
             self.life.log_is_read = False
         if sample.source is Source.VLLM_METRICS and sample.fault in GONE:
             window.last_refusal = sample.at
-            self.survival.last_denial = sample.at
+            self.survival.last_refusal = sample.at
             return (
                 *self.life.see_refusal(sample.at),
                 *self.take_past(),

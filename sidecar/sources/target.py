@@ -167,7 +167,7 @@ class Target:
         return self._session
 
     def _tls(self) -> ssl.SSLContext | bool | Fault:
-        if not self._url.startswith("https:"):
+        if not self._url.lower().startswith("https:"):
             return True
         try:
             return ssl.create_default_context(cafile=self._ca_file)

@@ -62,6 +62,13 @@ def test_stamps_keep_lines_apart_that_were_read_late_at_once() -> None:
     assert incidents.admit(death(0.2, stamp=3700.0)) is not None
 
 
+def test_a_line_without_a_stamp_lets_the_stamps_around_it_keep_incidents_apart() -> None:
+    incidents = Incidents()
+    incidents.admit(replace(root(0), stamp=100.0))
+    incidents.admit(death(0))
+    assert incidents.admit(replace(root(0.1), stamp=10_900.0)) is not None
+
+
 @pytest.mark.parametrize("stamp", [175.0, 3700.0])
 def test_what_follows_a_kill_is_its_consequence_however_old_the_line_before_was(
     stamp: float,

@@ -3,15 +3,18 @@
 ``python -m tests.benchmarks.log_visible`` prints it.
 """
 
+import contextlib
 import http.client
 import re
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import quantiles
 
+from tests.benchmarks.busy_vllm import LINE as LINE_OF_A_REQUEST
 from tests.benchmarks.log_command import table
 from tests.benchmarks.row import Row
 from tests.benchmarks.running import BUSY_LINES_A_S
@@ -20,7 +23,6 @@ from tests.fakes.daemon import daemon
 INCIDENTS = 60
 P50_MS, P99_MS = 20.0, 100.0
 PATIENCE_S = 5.0
-REQUEST = '(APIServer pid=1) INFO:     127.0.0.1:4 - "POST /v1/completions HTTP/1.1" 200 OK\n'
 POLL_S = 0.002
 FIND_EVIDENCE = re.compile(
     r'^vllm_sidecar_evidence_total\{cause="cuda_oom",signal="gpu_out_of_memory",source="vllm_log"\}'
@@ -36,57 +38,50 @@ LINE = (
 def measure(incidents: int = INCIDENTS) -> list[Row]:
     """Milliseconds from the write to the first answer that tells of it, a poll's length included."""
     with tempfile.TemporaryDirectory() as work:
-        latencies, polls = watched(Path(work), incidents)
-    with tempfile.TemporaryDirectory() as work:
-        amid, _ = watched(Path(work), incidents, among_lines=True)
+        latencies, polls = watched(Path(work) / "quiet.log", incidents)
+        busy_log = Path(work) / "busy.log"
+        with requests_told(busy_log):
+            amid, _ = watched(busy_log, incidents)
     cuts = quantiles(latencies, n=100, method="inclusive")
     busy = quantiles(amid, n=100, method="inclusive")
-    lines = f"amid {BUSY_LINES_A_S:.0f} lines a second"
+    lines = f"append to visible amid {BUSY_LINES_A_S:.0f} lines a second"
+    bounded = (
+        ("append to visible, p50", cuts[49], P50_MS),
+        ("append to visible, p99", cuts[98], P99_MS),
+        (f"{lines}, p99", busy[98], P99_MS),
+    )
     return [
         *(
-            Row(
-                f"append to visible, {name}",
-                value,
-                "ms",
-                target=f"<= {most:g} ms",
-                met=value <= most,
-            )
-            for name, value, most in (("p50", cuts[49], P50_MS), ("p99", cuts[98], P99_MS))
+            Row(what, value, "ms", target=f"<= {most:g} ms", met=value <= most)
+            for what, value, most in bounded
         ),
+        Row(f"{lines}, p50", busy[49], "ms"),
         Row("append to visible, at most", max(latencies), "ms"),
-        Row(f"append to visible, {lines}, p50", busy[49], "ms"),
-        Row(f"append to visible, {lines}, p99", busy[98], "ms"),
         Row("one poll of /metrics", sum(polls) / len(polls), "ms"),
     ]
 
 
-def write_lines(log: Path, over: threading.Event) -> None:
-    """Tell of request after request, as a busy server does."""
-    with log.open("a") as file:
-        while not over.wait(1 / BUSY_LINES_A_S):
-            file.write(REQUEST)
-            file.flush()
-
-
-def watched(
-    work: Path, incidents: int, *, among_lines: bool = False
-) -> tuple[list[float], list[float]]:
-    """Write incidents, minutes apart by their own stamps, and ask until each is shown."""
+@contextlib.contextmanager
+def requests_told(log: Path) -> Iterator[None]:
+    """Meanwhile somebody writes a line for each request, as a busy server does."""
     over = threading.Event()
-    writer = threading.Thread(target=write_lines, args=(work / "growing.log", over))
-    if among_lines:
-        writer.start()
+
+    def write() -> None:
+        with log.open("ab", buffering=0) as file:
+            while not over.wait(1 / BUSY_LINES_A_S):
+                file.write(LINE_OF_A_REQUEST)
+
+    writer = threading.Thread(target=write)
+    writer.start()
     try:
-        return watched_alone(work, incidents)
+        yield
     finally:
         over.set()
-        if among_lines:
-            writer.join()
+        writer.join()
 
 
-def watched_alone(work: Path, incidents: int) -> tuple[list[float], list[float]]:
-    """The same, whoever else writes to the log."""
-    log = work / "growing.log"
+def watched(log: Path, incidents: int) -> tuple[list[float], list[float]]:
+    """Write incidents, minutes apart by their own stamps, and ask until each is shown."""
     with log.open("a") as file:
         file.write("(APIServer pid=1) INFO:     Application startup complete.\n")
     options = ("--target", "http://127.0.0.1:9", "--log", str(log), "--interval", "1s")

@@ -363,6 +363,34 @@ def test_tokens_made_after_a_kill_show_life_however_slow_the_clock_is(
     assert [j.severity for j in told] == [Severity.WARNING]
 
 
+@pytest.mark.parametrize(("interval", "window_s"), [(1, 10), (5, 15)])
+@pytest.mark.parametrize("status", [500, 503])
+def test_a_health_endpoint_that_fails_once_is_no_death(
+    interval: int, window_s: int, status: int
+) -> None:
+    ticks = [
+        dying(moment, moment, health=status if 1001 <= moment < 1001 + interval else 200)
+        for moment in range(990, 1060, interval)
+    ]
+    kills = [counted_kills(1000.94, 0), counted_kills(1000.95, 1)]
+    found = run(pipeline(float(window_s)), *sorted([*ticks, *kills], key=lambda one: one.at.unix))
+    told = [j for j in found if j.verdict is Verdict.HOST_OOM]
+    assert [j.severity for j in told] == [Severity.WARNING]
+
+
+def test_what_rose_before_a_kill_shows_no_life_after_an_exposition_without_names() -> None:
+    ticks = [
+        dying(1000.0, 100),
+        counted_kills(1000.94, 0),
+        counted_kills(1000.95, 1),
+        tick(at(1001.0), MetricsReading(naming=None, found=frozenset(), engines={})),
+        tick(at(1002.0), MetricsReading(naming=None, found=frozenset(), engines={})),
+        *(dying(1003.0 + n, 150) for n in range(20)),
+    ]
+    told = [j for j in run(pipeline(5.0), *ticks) if j.window.start == 1000]
+    assert [(j.verdict, j.severity) for j in told] == [(Verdict.HOST_OOM, Severity.CRITICAL)]
+
+
 def test_a_server_on_a_starved_host_has_time_to_show_that_it_lives() -> None:
     before, after = (999.5, 999.75, 1000.0, 1000.25), (1002.6, 1002.85, 1003.1)
     ticks = [

@@ -236,8 +236,13 @@ async def test_a_recording_gets_the_raw_text_and_the_failures(server: FakeVllm) 
     ]
 
 
-@pytest.mark.parametrize("fault", [None, Fault.DENIED])
-async def test_only_the_given_authority_is_trusted(tmp_path: Path, fault: Fault | None) -> None:
+@pytest.mark.parametrize("scheme", ["https", "HTTPS"])
+@pytest.mark.parametrize(
+    ("known", "fault"), [("given", None), ("the_systems", None), ("nowhere", Fault.DENIED)]
+)
+async def test_only_a_known_authority_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str, known: str, fault: Fault | None
+) -> None:
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     made = await asyncio.create_subprocess_exec(
         "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
@@ -248,14 +253,16 @@ async def test_only_the_given_authority_is_trusted(tmp_path: Path, fault: Fault 
     assert await made.wait() == 0
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate, key)
+    if known == "the_systems":
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     async with fake_vllm(tls) as server:
         server.behaviour.body = BODY
         source = VllmMetricsSource(
             Clock(),
-            server.url("/metrics"),
+            server.url("/metrics").replace("https", scheme),
             count,
             limit_s=10.0,
-            ca_file=certificate if fault is None else None,
+            ca_file=certificate if known == "given" else None,
         )
         assert (await source.sample()).fault is fault
         await source.close()

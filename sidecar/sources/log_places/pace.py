@@ -20,7 +20,7 @@ class Pace:
 
     def look(self, now: float) -> None:
         """Somebody looks, when the monotonic clock shows so many seconds."""
-        rested = max(0.0, now - self._looked_at) / STEADY_S
+        rested = (now - self._looked_at) / STEADY_S
         self._earned = max(0.0, min(BURST_LOOKS, self._earned + rested) - 1)
         self._looked_at = now
 

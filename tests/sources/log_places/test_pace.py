@@ -1,17 +1,20 @@
 """A log that never rests is looked at less often; any other one as soon as it says something."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from sidecar.model.vocabulary import Fault
 from sidecar.sources.log_places.channel import Block, Channel
 from sidecar.sources.log_places.container_files import Layout, finder
 from sidecar.sources.log_places.files import FilesPlace
 from sidecar.sources.log_places.pace import BURST_LOOKS, QUICK_S, STEADY_S, Pace
+from sidecar.sources.log_places.portion import MOST_BYTES
 from sidecar.sources.log_places.streams import StreamPlace
-from tests.fakes.clock import FakeClock
+from tests.fakes.clock import FakeClock, settle
 
 
 def looked(pace: Pace, now: float, looks: int) -> float:
@@ -54,10 +57,6 @@ def test_a_clock_that_stands_still_earns_nothing() -> None:
     assert pace.gap_s == STEADY_S
 
 
-LINES = 300
-"""Two for each quick look."""
-
-
 class Lines:
     """A stream that the test writes to."""
 
@@ -72,58 +71,95 @@ class Lines:
         return
 
 
-Write = Callable[[], None]
+@dataclass
+class Written:
+    """A place, what writes to its log, and what returns once the kernel or the thread has told of it."""
+
+    place: FilesPlace | StreamPlace
+    write: Callable[[bytes], None]
+    told: Callable[[], Awaitable[None]]
 
 
-def a_file(clock: FakeClock, log: Path) -> tuple[FilesPlace, Write]:
+def a_file(clock: FakeClock, log: Path) -> Written:
     log.touch()
+    place = FilesPlace(clock, "log", finder(str(log), Layout.PLAIN), limit_s=10)
 
-    def write() -> None:
-        with log.open("a") as file:
-            file.write("line\n")
+    def write(data: bytes) -> None:
+        with log.open("ab") as file:
+            file.write(data)
 
-    return FilesPlace(clock, "log", finder(str(log), Layout.PLAIN), limit_s=10), write
+    async def told() -> None:
+        async with asyncio.timeout(10):
+            await place._wakeup._woken.wait()
+
+    return Written(place, write, told)
 
 
-def a_stream(clock: FakeClock, _log: Path) -> tuple[StreamPlace, Write]:
+def a_stream(clock: FakeClock, _log: Path) -> Written:
     feed = Lines()
 
-    def write() -> None:
+    def write(data: bytes) -> None:
         assert feed.channel is not None
-        feed.channel.put(Block(b"line\n"))
+        feed.channel.put(Block(data))
 
-    return StreamPlace(clock, "log", feed), write
+    async def told() -> None:
+        return
+
+    return Written(StreamPlace(clock, "log", feed), write, told)
+
+
+async def seconds_of(clock: FakeClock, log: Written, looks: int, line: bytes) -> float:
+    """How long so many looks take, by the clock, if there is a line before each; none is missed."""
+    read = b""
+    begun = clock.now().monotonic
+    for _ in range(looks):
+        log.write(line)
+        await log.told()
+        waiting = asyncio.ensure_future(log.place.wait())
+        while not waiting.done():
+            await clock.advance(QUICK_S / 10)
+            await settle()
+        got = await log.place.read()
+        assert not isinstance(got, Fault)
+        read += b"".join(portion.data for portion in got)
+    assert read == looks * line
+    return clock.now().monotonic - begun
 
 
 @pytest.mark.parametrize("kind", [a_file, a_stream])
-async def test_every_line_of_a_busy_log_is_read_in_few_looks(
-    tmp_path: Path, kind: Callable[[FakeClock, Path], tuple[FilesPlace | StreamPlace, Write]]
+async def test_a_log_that_never_rests_is_looked_at_at_this_pace(
+    tmp_path: Path, kind: Callable[[FakeClock, Path], Written]
 ) -> None:
     clock = FakeClock()
-    place, write = kind(clock, tmp_path / "log")
-    got: list[str] = []
+    log = kind(clock, tmp_path / "log")
+    await log.place.open()
+    await log.place.read()
+    assert await seconds_of(clock, log, 10, b"line\n") == pytest.approx(10 * QUICK_S, rel=0.2)
+    await seconds_of(clock, log, 2 * BURST_LOOKS, b"line\n")
+    assert await seconds_of(clock, log, 20, b"line\n") == pytest.approx(20 * STEADY_S, rel=0.2)
+    await log.place.close()
 
-    async def look() -> None:
-        read = await place.read()
-        assert isinstance(read, list)
-        got.append("".join(portion.data.decode() for portion in read))
 
-    async def follow() -> None:
-        while True:
-            await place.wait()
-            await look()
-
-    await place.open()
-    await place.read()
-    following = asyncio.create_task(follow())
-    for _ in range(LINES):
-        write()
-        # Time for the kernel and for the thread that reads.
-        await asyncio.sleep(0.003)
-        await clock.advance(QUICK_S / 2)
-    following.cancel()
-    looks = len(got)
-    await look()
-    await place.close()
-    assert "".join(got) == LINES * "line\n"
-    assert BURST_LOOKS <= looks <= LINES * QUICK_S / 2 / STEADY_S + BURST_LOOKS
+@pytest.mark.parametrize("kind", [a_file, a_stream])
+async def test_a_place_that_is_behind_is_read_on_at_once(
+    tmp_path: Path, kind: Callable[[FakeClock, Path], Written]
+) -> None:
+    clock = FakeClock()
+    log = kind(clock, tmp_path / "log")
+    await log.place.open()
+    await log.place.read()
+    await seconds_of(clock, log, 3 * BURST_LOOKS, b"line\n")
+    for _ in range(4):
+        log.write(MOST_BYTES // 5 * b"line\n")
+    begun, lag = clock.now().monotonic, 1
+    while lag:
+        got = await log.place.read()
+        assert not isinstance(got, Fault)
+        lag = sum(portion.lag_bytes for portion in got)
+        waiting = asyncio.ensure_future(log.place.wait())
+        while lag and not waiting.done():
+            await clock.advance(QUICK_S / 10)
+            await settle()
+        waiting.cancel()
+    assert clock.now().monotonic - begun < 10 * QUICK_S
+    await log.place.close()
