@@ -108,6 +108,13 @@ def a_stream(clock: FakeClock, _log: Path) -> Written:
     return Written(StreamPlace(clock, "log", feed), write, told)
 
 
+async def opened(log: Written) -> Written:
+    """The same, read once: what was there is known."""
+    await log.place.open()
+    await log.place.read()
+    return log
+
+
 async def seconds_of(clock: FakeClock, log: Written, looks: int, line: bytes) -> float:
     """How long so many looks take, by the clock, if there is a line before each; none is missed."""
     read = b""
@@ -131,9 +138,7 @@ async def test_a_log_that_never_rests_is_looked_at_at_this_pace(
     tmp_path: Path, kind: Callable[[FakeClock, Path], Written]
 ) -> None:
     clock = FakeClock()
-    log = kind(clock, tmp_path / "log")
-    await log.place.open()
-    await log.place.read()
+    log = await opened(kind(clock, tmp_path / "log"))
     assert await seconds_of(clock, log, 10, b"line\n") == pytest.approx(10 * QUICK_S, rel=0.2)
     await seconds_of(clock, log, 2 * BURST_LOOKS, b"line\n")
     assert await seconds_of(clock, log, 20, b"line\n") == pytest.approx(20 * STEADY_S, rel=0.2)
@@ -145,9 +150,7 @@ async def test_a_place_that_is_behind_is_read_on_at_once(
     tmp_path: Path, kind: Callable[[FakeClock, Path], Written]
 ) -> None:
     clock = FakeClock()
-    log = kind(clock, tmp_path / "log")
-    await log.place.open()
-    await log.place.read()
+    log = await opened(kind(clock, tmp_path / "log"))
     await seconds_of(clock, log, 3 * BURST_LOOKS, b"line\n")
     for _ in range(4):
         log.write(MOST_BYTES // 5 * b"line\n")
