@@ -12,7 +12,7 @@ from sidecar.model.vocabulary import Fault
 from sidecar.sources.log_places.base import LOOKBACK_BYTES
 from sidecar.sources.log_places.chain import Chain
 from sidecar.sources.log_places.open_file import Pread, fault_of_file
-from sidecar.sources.log_places.pace import QUICK_S, Pace
+from sidecar.sources.log_places.pace import Pace
 from sidecar.sources.log_places.portion import MOST_BYTES, Portion
 from sidecar.sources.log_places.position import FilePosition, FilesPosition, Position
 from sidecar.sources.tail import Tail
@@ -146,8 +146,7 @@ class FilesPlace:
             else:
                 await self._clock.pause(POLL_S)
         # Afterwards, and only where the last look was just now: of a quiet log no timer runs for it.
-        gap_s = QUICK_S if self._behind else self._pace.gap_s
-        if (left := self._left_of(gap_s)) > 0:
+        if (left := self._left_of(self._pace.gap_s(is_behind=self._behind))) > 0:
             await self._clock.pause(left)
 
     def position(self) -> FilesPosition | None:

@@ -24,7 +24,6 @@ class Pace:
         self._earned = max(0.0, min(BURST_LOOKS, self._earned + rested) - 1)
         self._looked_at = now
 
-    @property
-    def gap_s(self) -> float:
-        """Seconds from the last look to the next one at least."""
-        return QUICK_S if self._earned >= 1 else STEADY_S
+    def gap_s(self, *, is_behind: bool = False) -> float:
+        """Seconds from the last look to the next one at least; what is behind is read on soon."""
+        return QUICK_S if is_behind or self._earned >= 1 else STEADY_S

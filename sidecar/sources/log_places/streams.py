@@ -9,7 +9,7 @@ from sidecar.clock import ClockLike
 from sidecar.model.vocabulary import Fault
 from sidecar.sources.log_places.base import either
 from sidecar.sources.log_places.channel import Channel
-from sidecar.sources.log_places.pace import QUICK_S, Pace
+from sidecar.sources.log_places.pace import Pace
 from sidecar.sources.log_places.portion import MOST_BYTES, Portion
 from sidecar.sources.log_places.position import Position
 
@@ -111,7 +111,7 @@ class StreamPlace:
 
     async def wait(self) -> None:
         """Return when lines have come, and at times to open the stream anew."""
-        await self._clock.pause(QUICK_S if self._behind else self._pace.gap_s)
+        await self._clock.pause(self._pace.gap_s(is_behind=self._behind))
         if self._channel is None or not self._behind:
             waking = [] if self._channel is None else [self._channel.news()]
             await either(self._clock.pause(IDLE_S), *waking)
